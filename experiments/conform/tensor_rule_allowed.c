@@ -56,6 +56,8 @@ void qm_tensor_side_start(struct qm_tensor_side *s)
 {
     struct qm_tensor_record *r = s->r;
     memset(r->so_far, 0, sizeof r->so_far);
+    for (int64_t k = 0; k < r->n; k++)
+        s->still_error[k] = 0.0;
     for (int64_t k = 0; r->w->average >= 0 && k < r->slot_n[r->w->average]; k++)
         s->error[k] = 0.0;
     for (int i = 0; i < r->w->rule->n_slots; i++)
@@ -156,8 +158,7 @@ static double param_error(const struct qm_tensor_side *s, int64_t t, int is_free
 /* What float32 parameters may be off by after step t, each by its own step: the errors of sums and
  * of norms scale the step, and those of the average are shares of the number that the step goes
  * along; where that is 0 here, but not certainly, of the largest step.  The decay and the sum each
- * round the parameter here and in the source, by 2^-24 of it.  Of an element that is still only the
- * decay is off, by the rate, which may have a norm in it, and by its roundings. */
+ * round the parameter here and in the source, by 2^-24 of it. */
 static void param_errors(struct qm_tensor_side *s, int64_t t)
 {
     const struct qm_tensor_record *r = s->r;
@@ -173,10 +174,46 @@ static void param_errors(struct qm_tensor_side *s, int64_t t)
         double step = qm_match_step(s->p[k] - before[k], decay, before[k]),
                m = has_average ? fabs(s->slot[w->average][k]) : 0.0, of_m = 0.0,
                size = isfinite(s->p[k]) ? fmax(fabs(s->p[k]), fabs(before[k])) : 0.0;
-        if (has_average && !s->is_still[k])
+        if (has_average)
             of_m = m > 0.0 && isfinite(m) ? s->of_average[k] / m * step : s->average_off * change;
-        s->allowed[k] = share * step + of_m + (s->is_still[k] ? 0.0 : least) +
-                        (decay != 0.0 ? 0x1p-22 : 0x1p-23) * size;
+        s->allowed[k] = share * step + of_m + least + (decay != 0.0 ? 0x1p-22 : 0x1p-23) * size;
+    }
+}
+
+/* What elements that are still may be off by after step t, into allowed: their decay alone, each by
+ * its own, and nothing where that is 0, or none.  u is 2^-24 or 2^-53.  Rate times weight_decay is
+ * formed of both factors rounded and is rounded, on either side, which with the rounding of the
+ * rate itself makes 8 u of the decay, and where the rate has a norm in it, the error of that.  The
+ * decay and the sum round the parameter on either side: 4 u of it, and a count of the least number,
+ * half of one each.  A free run keeps |1 - decay| of the error before.  Parameters of bfloat16 that
+ * do decay are judged by their range (steps_beside). */
+static void still_errors(struct qm_tensor_side *s, int64_t t, int is_free,
+                         const struct qm_tensor_run_tolerance *tol, double error)
+{
+    const struct qm_tensor_record *r = s->r;
+    const struct qm_tensor_run_case *w = r->w;
+    const double *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;
+    int is_double = tol == &w->f64,
+        has_norm = strcmp(w->rule->name, "adafactor") == 0 && w->hyper.scale_parameter;
+    double decay = decay_rate(r, t, before) * w->hyper.weight_decay,
+           u = is_double ? 0x1p-53 : 0x1p-24,
+           rms = has_norm ? qm_tensor_run_rms(before, r->n) : 0.0,
+           of_norm = !has_norm  ? 0.0
+                     : !is_free ? tol->param
+                                : tol->free_param + (rms > 0.0 ? error / rms : 0.0);
+    for (int64_t k = 0; k < r->n; k++) {
+        double old = s->is_still[k] && isfinite(before[k]) ? fabs(before[k]) : 0.0,
+               size = isfinite(s->p[k]) ? fmax(fabs(s->p[k]), old) : old;
+        int is_same = s->p[k] == before[k] && (decay == 0.0 || before[k] == 0.0);
+        if (!s->is_still[k] || (tol == &w->bf16 && !is_same))
+            continue;
+        double own = decay == 0.0 || size == 0.0
+                         ? 0.0
+                         : (8.0 * u + of_norm) * fabs(decay) * old + 4.0 * u * size +
+                               (is_double ? 0x1p-1074 : 0x1p-149);
+        if (is_free)
+            own = s->still_error[k] = fabs(1.0 - decay) * s->still_error[k] + own;
+        s->allowed[k] = own;
     }
 }
 
@@ -184,15 +221,12 @@ void qm_tensor_side_params_allowed(struct qm_tensor_side *s, int64_t t, int is_f
                                    const struct qm_tensor_run_tolerance *tol, double *error)
 {
     const struct qm_tensor_record *r = s->r;
-    const double *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;
     double all = param_error(s, t, is_free, tol, error);
     for (int64_t k = 0; k < r->n; k++)
         s->allowed[k] = all;
     if (r->w->has_own_steps && !is_free && tol == &r->w->f32)
         param_errors(s, t);
-    for (int64_t k = 0; k < r->n; k++)
-        if (s->is_still[k] && r->w->hyper.weight_decay == 0.0 && s->p[k] == before[k])
-            s->allowed[k] = 0.0;
+    still_errors(s, t, is_free, tol, *error);
 }
 
 void qm_tensor_side_state_allowed(struct qm_tensor_side *s, int i, int64_t t, int is_free,

@@ -77,6 +77,7 @@ static int side_memory(struct qm_conform *c, struct qm_tensor_side *s)
     s->error = qm_golden_case_memory(c, most, sizeof *s->error);
     s->lines = qm_golden_case_memory(c, most, sizeof *s->lines);
     s->is_still = qm_golden_case_memory(c, s->r->n, sizeof *s->is_still);
+    s->still_error = qm_golden_case_memory(c, s->r->n, sizeof *s->still_error);
     s->of_average = qm_golden_case_memory(c, most, sizeof *s->of_average);
     if (s->oracle || s->format == QM_PARAM_f32)
         return qm_golden_case_open(c);

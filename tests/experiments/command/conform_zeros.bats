@@ -180,3 +180,14 @@ def came(name, beta1, off, g=((1.0, -2.0), (0.5, 3.0)), decay=0.0, param=None, *
     judged NEAR "$came"'came("a", 1e-4, 1e-12); came("b", 1e-6, 1e-10)' executed CAME.py
     judged DIFFERS "$came"'came("a", 1e-4, 1e-10); came("b", 0.5, 1e-12)' executed CAME.py
 }
+
+@test "conform: an element that is still decays by itself, and one of 0 not at all" {
+    local step='
+def step(name, param, **edits):
+    came(name, 0.5, 0.0, ((0.0, -2.0), (0.5, 3.0)), 0.25, ((param, 1e3), (1.0, 1.0)), **edits)
+'
+    judged NEAR "$came$step"'step("zero", 0.0); step("one", 1.0)' executed CAME.py
+    judged DIFFERS "$came$step"'
+step("moved", 0.0, params=2.0 ** -60); step("off", 1.0, params=0.875 * (1 + 2.0 ** -49))
+step("not decayed", 1.0, params=1.0)' executed CAME.py
+}
