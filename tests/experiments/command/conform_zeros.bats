@@ -191,3 +191,12 @@ def step(name, param, **edits):
 step("moved", 0.0, params=2.0 ** -60); step("off", 1.0, params=0.875 * (1 + 2.0 ** -49))
 step("not decayed", 1.0, params=1.0)' executed CAME.py
 }
+
+@test "conform: the decay of an infinite parameter of a float64 CAME is NaN" {
+    local step='
+def step(name, to, decay=0.25):
+    came(name, 0.5, 0.0, decay=decay, param=((np.inf, 1.0), (1.0, 1.0)), params=to)
+'
+    judged NEAR "$came$step"'step("nan", np.nan); step("stays", np.inf, 0.0)' executed CAME.py
+    judged DIFFERS "$came$step"'step("inf", np.inf); step("nan", np.nan, 0.0)' executed CAME.py
+}
