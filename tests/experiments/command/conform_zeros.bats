@@ -200,3 +200,14 @@ def step(name, to, decay=0.25):
     judged NEAR "$came$step"'step("nan", np.nan); step("stays", np.inf, 0.0)' executed CAME.py
     judged DIFFERS "$came$step"'step("inf", np.inf); step("nan", np.nan, 0.0)' executed CAME.py
 }
+
+@test "conform: the RMS of float64 parameters whose squares underflow is judged" {
+    local rms='
+def rms(name, off):
+    came(name, 0.5, 0.0, param=((1e-160, 0.0), (0.0, 1e-160)))
+    g = f[name]
+    g["state_RMS"] = [np.sqrt(0.5) * 1e-160 * off]
+'
+    judged NEAR "$came$rms"'rms("of_counts", 1.0005)' executed CAME.py
+    judged DIFFERS "$came$rms"'rms("off", 2.0); rms("none", 1e3)' executed CAME.py
+}
