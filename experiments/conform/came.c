@@ -112,10 +112,13 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->has_own_steps = 1;
     w->average = AVG;
     w->squares = SQUARES;
+    memcpy(w->squares_of, "\0rceRC", 6);
     memcpy(w->state, states, sizeof states);
     h->lr = qm_tensor_run_number(c, "lr", 0, 1, 0.0);
     h->eps1 = qm_tensor_run_number(c, "eps", 0, 2, 1e-30);
     h->eps2 = qm_tensor_run_number(c, "eps", 1, 2, 1e-16);
+    for (int i = 1; i <= RES_COL; i++)
+        w->added[i] = i < RES_ROW ? h->eps1 : h->eps2;
     h->clip = qm_tensor_run_number(c, "clip_threshold", 0, 1, 1.0);
     h->beta1 = qm_tensor_run_number(c, "betas", 0, 3, 0.9);
     w->keep = h->beta1;

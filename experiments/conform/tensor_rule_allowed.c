@@ -229,6 +229,31 @@ void qm_tensor_side_params_allowed(struct qm_tensor_side *s, int64_t t, int is_f
     still_errors(s, t, is_free, tol, *error);
 }
 
+/* Whether number k of slot i, an average of squares, is 0 to the bit after step t: nothing is added
+ * to the squares, the old number is 0, and so are all gradients of its line and, where the squares
+ * are those of the residual, their averages.  It is 0 here, too, unless an infinite factor makes
+ * the residual NaN. */
+static int is_sum_of_zeros(const struct qm_tensor_side *s, int i, int64_t t, int64_t k)
+{
+    const struct qm_tensor_record *r = s->r;
+    const struct qm_shape *shape = &r->shape;
+    char of = r->w->squares_of[i];
+    int is_matrix = of && of != 'e' && shape->rank >= 2, is_residual = of == 'R' || of == 'C',
+        is_col = of == 'c' || of == 'C';
+    double old = t > 1 ? r->state[i][(t - 2) * r->slot_n[i] + k] : 0.0;
+    if (!of || r->w->added[i] != 0.0 || s->slot[i][k] != 0.0 || old != 0.0)
+        return 0;
+    int64_t cols = is_matrix ? shape->dim[shape->rank - 1] : 1,
+            rows = is_matrix ? shape->dim[shape->rank - 2] : 1, len = is_col ? rows : cols,
+            from = is_col ? k / cols * rows * cols + k % cols : k * cols;
+    for (int64_t j = 0; j < len; j++) {
+        int64_t at = from + j * (is_col ? cols : 1);
+        if (r->grads[(t - 1) * r->n + at] != 0.0 || (is_residual && !s->is_still[at]))
+            return 0;
+    }
+    return 1;
+}
+
 void qm_tensor_side_state_allowed(struct qm_tensor_side *s, int i, int64_t t, int is_free,
                                   const struct qm_tensor_run_tolerance *tol)
 {
@@ -271,6 +296,8 @@ void qm_tensor_side_state_allowed(struct qm_tensor_side *s, int i, int64_t t, in
             own += kept;
         (is_average ? s->of_average : s->allowed)[k] = s->allowed[k] =
             own + (is_still ? 0.0 : added);
+        if (!is_average && is_sum_of_zeros(s, i, t, k))
+            s->allowed[k] = 0.0;
         most = fmax(most, isfinite(want[k]) ? fabs(want[k]) : 0.0);
         off = fmax(off, is_average ? s->allowed[k] : 0.0);
     }

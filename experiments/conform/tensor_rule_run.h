@@ -39,10 +39,15 @@ struct qm_tensor_run_case {
     const char *state[QM_MAX_SLOTS]; /* dataset of each slot; NULL: not recorded */
     int proj;                        /* the slot of the recorded projections; -1: none */
     struct qm_tensor_run_tolerance f64, f32, bf16;
-    int average;  /* the slot of the average of signed numbers, which may cancel; -1: none */
-    double keep;  /* of which a step keeps that much */
-    int squares;  /* the slot of averages of single squares, which have no sum: 10 roundings on both
+    int average; /* the slot of the average of signed numbers, which may cancel; -1: none */
+    double keep; /* of which a step keeps that much */
+    int squares; /* the slot of averages of single squares, which have no sum: 10 roundings on both
                    * sides, but of narrow states; -1: none */
+    /* Of each slot of second moments: what one number of it averages the squares of: 'e' one element
+     * of the gradient, 'r' a row, 'c' a column, 'R' and 'C' those of CAME's residual; 0: not said.
+     * added: what is added to each square. */
+    char squares_of[QM_MAX_SLOTS];
+    double added[QM_MAX_SLOTS];
     int has_sums; /* numbers of states are sums of products, so the largest is what counts */
     int has_narrow_states; /* states are of the parameter's format, bfloat16 too */
     int has_own_steps;     /* of float32 runs a parameter is off by shares of its own step and by

@@ -211,3 +211,23 @@ def rms(name, off):
     judged NEAR "$came$rms"'rms("of_counts", 1.0005)' executed CAME.py
     judged DIFFERS "$came$rms"'rms("off", 2.0); rms("none", 1e3)' executed CAME.py
 }
+
+@test "conform: averages of the squares of zeros alone have no tolerance" {
+    local count
+    for count in 1 8 1000; do
+        differs adafactor torch_dead_f64 hf_t3_f32 "
+x = g['state_row_var'][()]
+assert (x.reshape(T, -1)[:, rows] == 0).all() and len(rows)
+x.reshape(T, -1)[-1, rows[0]] = $count * 2.0 ** -1074
+g['state_row_var'][...] = x"
+    done
+    local zeros='
+def zeros(name, count):
+    n = np.full((1, 2), np.nan)
+    run(name, {"optimizer": "CAME", "dtype": "f64", "lr": 0.5, "betas": [0.5, 0.5, 0.5],
+        "eps": [0.0, 1e-16], "weight_decay": 0.0}, np.ones(2), np.zeros((1, 2)), n, exp_avg=n,
+        exp_avg_sq=np.full((1, 2), count * 2.0 ** -1074))
+'
+    judged EQUAL "$zeros"'zeros("zero", 0)' executed CAME.py
+    judged DIFFERS "$zeros"'zeros("one", 1); zeros("some", 1000)' executed CAME.py
+}
