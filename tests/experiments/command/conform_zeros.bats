@@ -231,3 +231,25 @@ def zeros(name, count):
     judged EQUAL "$zeros"'zeros("zero", 0)' executed CAME.py
     judged DIFFERS "$zeros"'zeros("one", 1); zeros("some", 1000)' executed CAME.py
 }
+
+@test "conform: a quotient of RMSprop whose square underflows is infinite in float64" {
+    local tiny='
+def tiny(name, param, average, **more):
+    n = np.zeros((1, 1))
+    run(name, {"optimizer": "RMSprop", "dtype": "f64", "lr": 0.5, "alpha": 0.5, "eps": 0.0,
+        "weight_decay": 0.0, "impl": "single", "sqrt": "installed", **more}, np.ones(1),
+        np.full((1, 1), 1e-170), np.full((1, 1), param), square_avg=n, **average)
+average = {"grad_avg": np.full((1, 1), 5e-171)}
+'
+    judged EQUAL "$tiny"'
+tiny("plain", -np.inf, {})
+tiny("centered", -np.inf, average, centered=1)
+tiny("buffer", -np.inf, {"momentum_buffer": np.full((1, 1), np.inf), **average}, centered=1,
+     momentum=0.5)'
+    judged DIFFERS "$tiny"'
+tiny("plain", 1.0, {})
+tiny("centered", np.inf, average, centered=1)
+tiny("still", 1.0, average, centered=1)
+tiny("buffer", -np.inf, {"momentum_buffer": np.zeros((1, 1)), **average}, centered=1,
+     momentum=0.5)'
+}
