@@ -10,8 +10,9 @@ enum { AVG, SQUARES = 3, RES_ROW = 4, RES_COL = 5 };
 
 /* The residual U - M of step t is b (U - M0) for M = M0 + (1 - b) (U - M0), b = beta1, which
  * cancels where b is near 0: of it remain 6 roundings of U and M by the unit roundoff, 2^-24 or
- * 2^-53, and b times the relative errors of U and M0.  Where M is U to the bit, as with b = 0, the residual is 0; where U
- * and M0 are 0 so is it.  Returns the error of its square, U and M0 from the recorded momenta. */
+ * 2^-53, and b times the relative errors of U and M0.  Where M is U to the bit, as with b = 0, the
+ * residual is 0; where U and M0 are 0 so is it.  Returns the error of its square, U and M0 from the
+ * recorded momenta. */
 static double square_error(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at,
                            int64_t n, int64_t k)
 {

@@ -43,7 +43,7 @@ struct qm_tensor_run_case {
     double keep; /* of which a step keeps that much */
     int squares; /* the slot of averages of single squares, which have no sum: 10 roundings on both
                    * sides, but of narrow states; -1: none */
-    /* Of each slot of second moments: what one number of it averages the squares of: 'e' one element
+    /* Of each slot of second moments: what one number of it averages the squares of: 'e' an element
      * of the gradient, 'r' a row, 'c' a column, 'R' and 'C' those of CAME's residual; 0: not said.
      * added: what is added to each square. */
     char squares_of[QM_MAX_SLOTS];
