@@ -58,6 +58,7 @@ static void setup_hf(struct qm_conform *c, struct qm_tensor_run_case *w)
     h->beta2_decay = qm_tensor_run_number(c, "decay_rate", 0, 1, -0.8);
     h->clip = qm_tensor_run_number(c, "clip_threshold", 0, 1, 1.0);
     h->eps1 = qm_tensor_run_number(c, "eps", 0, 2, 1e-30);
+    w->added[0] = w->added[1] = w->added[2] = h->eps1; /* PyTorch adds none to its squares */
     h->relative_step = is_relative;
     h->scale_parameter = qm_golden_case_int(c, "scale_parameter", 1);
     h->warmup = qm_golden_case_int(c, "warmup_init", 0);
@@ -139,6 +140,7 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     w->f32 = f32;
     w->has_own_steps = 1;
     w->squares = 2;
+    memcpy(w->squares_of, "rce", 3);
     int is_hf = strcmp(optimizer, "Adafactor(hf)") == 0;
     w->bf16 = has_bf16_states(c) ? bf16_states : bf16;
     if (is_hf) /* its states and its step are float32 in every release */

@@ -5,6 +5,7 @@
  * nothing more: where gradients are sparse many numbers are the same one. */
 #include "experiments/conform/adafactor8bit_edges.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,18 +125,43 @@ int qm_adafactor8_adaptive_explains(const struct qm_adafactor8_replay *r, int i,
            qm_adaptive_log_code((float)high, numbers[0], numbers[1], levels) >= want;
 }
 
-int qm_adafactor8_moment_explains(const struct qm_adafactor8_replay *r,
-                                  const struct qm_codec *codec, int64_t t, int64_t k, float x,
-                                  int64_t block, int64_t want)
+int qm_adafactor8_moment_is_zero(const struct qm_adafactor8_replay *r, int64_t t, int64_t k,
+                                 float old)
+{
+    return old == 0.0f &&
+           (r->channels.of ? qm_adafactor8_projected_off(r, QM_ADAFACTOR8_M, k) == 0.0
+                           : r->grads[(t - 1) * r->n + k] == 0.0f);
+}
+
+/* The error of number k of a momentum that has codes: 0 of one that is certainly 0, VALUE of its
+ * two terms, E of a projection, and counts of 2^-149; where gradients are subnormal, of the
+ * largest numbers of the block. */
+static double moment_off(const struct qm_adafactor8_replay *r, int64_t t, int64_t k, float x,
+                         float old, int64_t block)
 {
     const struct qm_adafactor8_recorded *s = &r->slot[QM_ADAFACTOR8_M];
     const float *scales = s->scales + (t - 1) * s->n_scales;
-    double scale = fabs((double)scales[block]), b = fabs(r->recipe.hyper.beta1);
-    double before = t > 1 ? fabs((double)scales[block - s->n_scales]) : 0.0;
+    double now = fabs((double)x), before = fabs((double)old), b = fabs(r->recipe.hyper.beta1),
+           taken = fmin(1.0 - r->recipe.hyper.beta1, 1.0);
     double share = fmax(qm_adafactor8_share_of(r, t), r->is_exp2 ? QM_STEP_EXP2_RELATIVE : 0.0);
-    double off =
-        share * (scale + b * before) +
-        fmin(1.0 - r->recipe.hyper.beta1, 1.0) * qm_adafactor8_projected_off(r, QM_ADAFACTOR8_M, k);
+    if (qm_adafactor8_moment_is_zero(r, t, k, old))
+        return 0.0;
+    if (qm_match_subnormal(qm_match_largest(r->grads + (t - 1) * r->n, r->n), r->n) > 0.0) {
+        now = fmax(now, fabs((double)scales[block]));
+        before = fmax(before, t > 1 ? fabs((double)scales[block - s->n_scales]) : 0.0);
+    }
+    return share * (fmax(now, (double)FLT_MIN) + 2.0 * b * before) +
+           taken * (qm_adafactor8_projected_off(r, QM_ADAFACTOR8_M, k) +
+                    (r->direction ? r->direction[k] : 0.0));
+}
+
+int qm_adafactor8_moment_explains(const struct qm_adafactor8_replay *r,
+                                  const struct qm_codec *codec, int64_t t, int64_t k, float x,
+                                  float old, int64_t block, int64_t want)
+{
+    const struct qm_adafactor8_recorded *s = &r->slot[QM_ADAFACTOR8_M];
+    double scale = fabs((double)s->scales[(t - 1) * s->n_scales + block]),
+           off = moment_off(r, t, k, x, old, block);
     int at = want >= 0 && want < 256 ? codec->cb.position_of[want] : -1;
     if (!isfinite(x) || !isfinite(off) || !(scale > 0.0) || !isfinite(scale))
         return 0;

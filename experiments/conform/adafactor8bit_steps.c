@@ -235,7 +235,8 @@ static void judge_coded(struct qm_conform *c, const struct qm_adafactor8_replay 
         qm_adafactor8_judge_explained(
             c, what,
             i == QM_ADAFACTOR8_M
-                ? qm_adafactor8_moment_explains(r, &codec, t, k, w->x[i][k], block, wanted[k])
+                ? qm_adafactor8_moment_explains(r, &codec, t, k, w->x[i][k], w->momentum[k], block,
+                                                wanted[k])
                 : qm_adafactor8_log_explains(r, i, k, w->x[i][k], want[block], wanted[k]),
             k, codes[k], wanted[k]);
     }
@@ -254,6 +255,9 @@ static void judge_values(struct qm_conform *c, const struct qm_adafactor8_replay
     float *got = w->values;
     take_specials(c, what, got, want, s->n);
     qm_adafactor8_values_allowed(r, i, t, w->allowed);
+    for (int64_t k = 0; i == QM_ADAFACTOR8_M && k < s->n; k++)
+        if (got[k] == 0.0f && qm_adafactor8_moment_is_zero(r, t, k, w->momentum[k]))
+            w->allowed[k] = 0.0;
     qm_match_close_each(c, what, got, want, w->allowed, s->n);
 }
 

@@ -9,17 +9,20 @@
 enum { AVG, SQUARES = 3, RES_ROW = 4, RES_COL = 5 };
 
 /* The residual U - M of step t is b (U - M0) for M = M0 + (1 - b) (U - M0), b = beta1, which
- * cancels where b is near 0: of it remain 6 roundings of U and M by 2^-24, and b times the
- * relative errors of U and M0.  Where M is U to the bit, as with b = 0, the residual is 0; where U
- * and M0 are 0 so is it.  Returns the error of its square, U and M0 from the recorded momenta. */
-static double square_error(const struct qm_tensor_run_case *w, const double *m, int64_t n,
-                           int64_t t, int64_t k, double relative)
+ * cancels where b is near 0: of it remain 6 roundings of U and M by the unit roundoff, 2^-24 or
+ * 2^-53, and b times the relative errors of U and M0.  Where M is U to the bit, as with b = 0, the
+ * residual is 0; where U and M0 are 0 so is it.  Returns the error of its square, U and M0 from the
+ * recorded momenta. */
+static double square_error(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at,
+                           int64_t n, int64_t k)
 {
+    const double *m = at->state[AVG];
+    int64_t t = at->t;
     double b = w->hyper.beta1, now = m[(t - 1) * n + k], old = t > 1 ? m[(t - 2) * n + k] : 0.0;
-    if (qm_tensor_run_is_new(b, old, now))
+    if (qm_tensor_run_is_new(b, old, now, at->unit))
         return 0.0;
     double off = b < 1.0 ? b * (now - old) / (1.0 - b) : 0.0, u = now + off;
-    double e = 6.0 * 0x1p-24 * (fabs(u) + fabs(now)) + b * relative * (fabs(u) + fabs(old));
+    double e = 6.0 * at->unit * (fabs(u) + fabs(now)) + b * at->relative * (fabs(u) + fabs(old));
     return isfinite(e) ? (2.0 * fabs(off) + e) * e : 0.0;
 }
 
@@ -42,7 +45,7 @@ static double line_error(const struct qm_tensor_run_case *w, const struct qm_ten
     int64_t from = axis ? i / cols * rows * cols + i % cols : i * cols, step = axis ? cols : 1;
     double sum = 0.0;
     for (int64_t k = 0; k < len; k++)
-        sum += square_error(w, at->state[AVG], n, at->t, from + k * step, at->relative);
+        sum += square_error(w, at, n, from + k * step);
     return sum * (1.0 - w->hyper.beta3) / (double)len;
 }
 
@@ -106,13 +109,17 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     qm_tensor_run_norms(c, w);
     w->more = more;
     w->more_each = more_each;
+    w->has_more_doubles = 1;
     w->has_own_steps = 1;
     w->average = AVG;
     w->squares = SQUARES;
+    memcpy(w->squares_of, "\0rceRC", 6);
     memcpy(w->state, states, sizeof states);
     h->lr = qm_tensor_run_number(c, "lr", 0, 1, 0.0);
     h->eps1 = qm_tensor_run_number(c, "eps", 0, 2, 1e-30);
     h->eps2 = qm_tensor_run_number(c, "eps", 1, 2, 1e-16);
+    for (int i = 1; i <= RES_COL; i++)
+        w->added[i] = i < RES_ROW ? h->eps1 : h->eps2;
     h->clip = qm_tensor_run_number(c, "clip_threshold", 0, 1, 1.0);
     h->beta1 = qm_tensor_run_number(c, "betas", 0, 3, 0.9);
     w->keep = h->beta1;

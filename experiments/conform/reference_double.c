@@ -56,7 +56,8 @@ static struct at number_of(const struct double_run *r, int64_t t, int64_t k)
     struct at a = {.t = t, .k = k, .g = r->grads[(t - 1) * r->n + k]};
     a.p = t > 1 ? r->params[(t - 2) * r->n + k] : r->p0[k];
     a.lr = fabs(r->lr ? r->lr[t - 1] : r->h.lr);
-    double term = r->is_coupled ? r->h.weight_decay * a.p : 0.0;
+    int has_term = r->is_coupled && r->h.weight_decay != 0.0; /* 0 times infinity is NaN */
+    double term = has_term ? r->h.weight_decay * a.p : 0.0;
     a.sum = size_of((r->h.maximize ? -a.g : a.g) + term);
     a.l2 = L2_ERROR * size_of(term);
     return a;
@@ -77,6 +78,8 @@ static double old_of(const struct double_run *r, int i, const struct at *a)
 static double least_off(double taken, const struct at *a, int is_square, double old)
 {
     double term = taken * a->sum * (is_square ? a->sum : 1.0);
+    if (is_square && taken > 0.0) /* of which a count may be rounded to one, or to none */
+        term = fmax(term, a->sum * a->sum);
     return old > 0.0 || term > 0.0 ? LEAST_ERROR : 0.0;
 }
 
@@ -249,6 +252,21 @@ static int is_0_over_0(const struct double_run *r, const struct at *a)
            r->state[0][(a->t - 1) * r->n + a->k] == 0.0;
 }
 
+/* RMSprop's quotient where the recorded second moment is 0 and so is eps, but not what it divides,
+ * whose square underflows: that over 0.  The square of the average that a centered step takes off
+ * underflows as well, or the root is NaN.  0: it is no such number. */
+static double over_0(const struct double_run *r, const struct at *a)
+{
+    double g = r->h.maximize ? -a->g : a->g, root = 0.0;
+    if (strncmp(r->from->f->rule, "rmsprop", 7) != 0 || r->h.eps != 0.0 || !r->state[0] ||
+        r->state[0][(a->t - 1) * r->n + a->k] != 0.0 || !isfinite(a->g))
+        return 0.0;
+    if (r->h.centered && r->state[1])
+        root = r->state[1][(a->t - 1) * r->n + a->k];
+    g += r->is_coupled && r->h.weight_decay != 0.0 ? r->h.weight_decay * a->p : 0.0;
+    return g == 0.0 ? 0.0 : root * root > 0.0 ? (double)NAN : copysign(HUGE_VAL, g);
+}
+
 /* Whether gradient, decay and every old state of a number are 0: nothing of its step is rounded
  * then (qm_run_is_still says why). */
 static int is_still(const struct double_run *r, const struct at *a)
@@ -272,6 +290,9 @@ static void judge_state(struct qm_conform *c, const struct double_run *r, int i,
             got[k] = want[k];
         if (r->from->f->takes[i < 3 ? i : 0] == 'q' && is_0_over_0(r, &a))
             got[k] = (double)NAN;
+        double quotient = r->from->f->takes[i < 3 ? i : 0] == 'q' ? over_0(r, &a) : 0.0;
+        if (quotient != 0.0)
+            got[k] = r->h.momentum * (t > 1 ? want[k - r->n] : 0.0) + quotient;
     }
     snprintf(what, sizeof what, "step %lld %s", (long long)t, r->state_name[i]);
     qm_match_close_double_each(c, what, got, want, r->allowed, r->n);
@@ -281,7 +302,8 @@ static void judge_parameters(struct qm_conform *c, const struct double_run *r, i
                              double centered)
 {
     const double *want = r->params + (t - 1) * r->n, *before = t > 1 ? want - r->n : r->p0;
-    double step = 0.0, off = correction_error(r, t), lr = fabs(r->lr ? r->lr[t - 1] : r->h.lr);
+    double lr_of = r->lr ? r->lr[t - 1] : r->h.lr, lr = fabs(lr_of);
+    double step = 0.0, off = correction_error(r, t);
     double decay = r->is_coupled ? 0.0 : lr * r->h.weight_decay;
     char what[96];
     for (int64_t k = 0; k < r->n && off > 0.0; k++)
@@ -296,6 +318,9 @@ static void judge_parameters(struct qm_conform *c, const struct double_run *r, i
         r->allowed[k] = p[k] == a.p && is_still(r, &a) ? 0.0 : absolute + step_off(r, &a, p[k]);
         if (is_nan_of(r, &a, want[k], p[k], 1))
             p[k] = want[k];
+        double quotient = over_0(r, &a);
+        if (quotient != 0.0) /* with a momentum, by the recorded one, which is judged */
+            p[k] = a.p - lr_of * (r->state[2] ? r->state[2][(t - 1) * r->n + k] : quotient);
     }
     snprintf(what, sizeof what, "step %lld parameter", (long long)t);
     qm_match_close_double_each(c, what, p, want, r->allowed, r->n);

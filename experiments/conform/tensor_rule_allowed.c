@@ -44,15 +44,20 @@ static int find_lines(struct qm_tensor_side *s, int i, int64_t t, int is_free,
                       const struct qm_tensor_run_tolerance *tol)
 {
     const struct qm_tensor_record *r = s->r;
+    int is_double = tol == &r->w->f64;
     struct qm_tensor_run_at at = qm_tensor_record_at(r, t);
     at.relative = is_free ? tol->free_state * (double)t : tol->state;
-    return r->w->more_each && tol != &r->w->f64 && r->w->more_each(r->w, &at, i, s->lines);
+    at.unit = is_double ? 0x1p-53 : 0x1p-24;
+    return r->w->more_each && (!is_double || r->w->has_more_doubles) &&
+           r->w->more_each(r->w, &at, i, s->lines);
 }
 
 void qm_tensor_side_start(struct qm_tensor_side *s)
 {
     struct qm_tensor_record *r = s->r;
     memset(r->so_far, 0, sizeof r->so_far);
+    for (int64_t k = 0; k < r->n; k++)
+        s->still_error[k] = 0.0;
     for (int64_t k = 0; r->w->average >= 0 && k < r->slot_n[r->w->average]; k++)
         s->error[k] = 0.0;
     for (int i = 0; i < r->w->rule->n_slots; i++)
@@ -74,9 +79,10 @@ void qm_tensor_side_add_up(struct qm_tensor_side *s, int64_t t,
     memcpy(r->so_far, now, sizeof *now * (size_t)r->w->rule->n_slots);
 }
 
-int qm_tensor_run_is_new(double b, double old, double now)
+int qm_tensor_run_is_new(double b, double old, double now, double unit)
 {
-    return b == 0.0 || ((float)(1.0 - b) == 1.0f && b * fabs(old) < 0x1p-26 * fabs(now));
+    int is_one = unit < 0x1p-24 ? 1.0 - b == 1.0 : (float)(1.0 - b) == 1.0f;
+    return b == 0.0 || (is_one && b * fabs(old) < 0.25 * unit * fabs(now));
 }
 
 void qm_tensor_side_find_still(struct qm_tensor_side *s, int64_t t, int is_free)
@@ -152,8 +158,7 @@ static double param_error(const struct qm_tensor_side *s, int64_t t, int is_free
 /* What float32 parameters may be off by after step t, each by its own step: the errors of sums and
  * of norms scale the step, and those of the average are shares of the number that the step goes
  * along; where that is 0 here, but not certainly, of the largest step.  The decay and the sum each
- * round the parameter here and in the source, by 2^-24 of it.  Of an element that is still only the
- * decay is off, by the rate, which may have a norm in it, and by its roundings. */
+ * round the parameter here and in the source, by 2^-24 of it. */
 static void param_errors(struct qm_tensor_side *s, int64_t t)
 {
     const struct qm_tensor_record *r = s->r;
@@ -169,10 +174,46 @@ static void param_errors(struct qm_tensor_side *s, int64_t t)
         double step = qm_match_step(s->p[k] - before[k], decay, before[k]),
                m = has_average ? fabs(s->slot[w->average][k]) : 0.0, of_m = 0.0,
                size = isfinite(s->p[k]) ? fmax(fabs(s->p[k]), fabs(before[k])) : 0.0;
-        if (has_average && !s->is_still[k])
+        if (has_average)
             of_m = m > 0.0 && isfinite(m) ? s->of_average[k] / m * step : s->average_off * change;
-        s->allowed[k] = share * step + of_m + (s->is_still[k] ? 0.0 : least) +
-                        (decay != 0.0 ? 0x1p-22 : 0x1p-23) * size;
+        s->allowed[k] = share * step + of_m + least + (decay != 0.0 ? 0x1p-22 : 0x1p-23) * size;
+    }
+}
+
+/* What elements that are still may be off by after step t, into allowed: their decay alone, each by
+ * its own, and nothing where that is 0, or none.  u is 2^-24 or 2^-53.  Rate times weight_decay is
+ * formed of both factors rounded and is rounded, on either side, which with the rounding of the
+ * rate itself makes 8 u of the decay, and where the rate has a norm in it, the error of that.  The
+ * decay and the sum round the parameter on either side: 4 u of it, and a count of the least number,
+ * half of one each.  A free run keeps |1 - decay| of the error before.  Parameters of bfloat16 that
+ * do decay are judged by their range (steps_beside). */
+static void still_errors(struct qm_tensor_side *s, int64_t t, int is_free,
+                         const struct qm_tensor_run_tolerance *tol, double error)
+{
+    const struct qm_tensor_record *r = s->r;
+    const struct qm_tensor_run_case *w = r->w;
+    const double *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;
+    int is_double = tol == &w->f64,
+        has_norm = strcmp(w->rule->name, "adafactor") == 0 && w->hyper.scale_parameter;
+    double decay = decay_rate(r, t, before) * w->hyper.weight_decay,
+           u = is_double ? 0x1p-53 : 0x1p-24,
+           rms = has_norm ? qm_tensor_run_rms(before, r->n) : 0.0,
+           of_norm = !has_norm  ? 0.0
+                     : !is_free ? tol->param
+                                : tol->free_param + (rms > 0.0 ? error / rms : 0.0);
+    for (int64_t k = 0; k < r->n; k++) {
+        double old = s->is_still[k] && isfinite(before[k]) ? fabs(before[k]) : 0.0,
+               size = isfinite(s->p[k]) ? fmax(fabs(s->p[k]), old) : old;
+        int is_same = s->p[k] == before[k] && (decay == 0.0 || before[k] == 0.0);
+        if (!s->is_still[k] || (tol == &w->bf16 && !is_same))
+            continue;
+        double own = decay == 0.0 || size == 0.0
+                         ? 0.0
+                         : (8.0 * u + of_norm) * fabs(decay) * old + 4.0 * u * size +
+                               (is_double ? 0x1p-1074 : 0x1p-149);
+        if (is_free)
+            own = s->still_error[k] = fabs(1.0 - decay) * s->still_error[k] + own;
+        s->allowed[k] = own;
     }
 }
 
@@ -180,15 +221,37 @@ void qm_tensor_side_params_allowed(struct qm_tensor_side *s, int64_t t, int is_f
                                    const struct qm_tensor_run_tolerance *tol, double *error)
 {
     const struct qm_tensor_record *r = s->r;
-    const double *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;
     double all = param_error(s, t, is_free, tol, error);
     for (int64_t k = 0; k < r->n; k++)
         s->allowed[k] = all;
     if (r->w->has_own_steps && !is_free && tol == &r->w->f32)
         param_errors(s, t);
-    for (int64_t k = 0; k < r->n; k++)
-        if (s->is_still[k] && r->w->hyper.weight_decay == 0.0 && s->p[k] == before[k])
-            s->allowed[k] = 0.0;
+    still_errors(s, t, is_free, tol, *error);
+}
+
+/* Whether number k of slot i, an average of squares, is 0 to the bit after step t: nothing is added
+ * to the squares, the old number is 0, and so are all gradients of its line and, where the squares
+ * are those of the residual, their averages.  It is 0 here, too, unless an infinite factor makes
+ * the residual NaN. */
+static int is_sum_of_zeros(const struct qm_tensor_side *s, int i, int64_t t, int64_t k)
+{
+    const struct qm_tensor_record *r = s->r;
+    const struct qm_shape *shape = &r->shape;
+    char of = r->w->squares_of[i];
+    int is_matrix = of && of != 'e' && shape->rank >= 2, is_residual = of == 'R' || of == 'C',
+        is_col = of == 'c' || of == 'C';
+    double old = t > 1 ? r->state[i][(t - 2) * r->slot_n[i] + k] : 0.0;
+    if (!of || r->w->added[i] != 0.0 || s->slot[i][k] != 0.0 || old != 0.0)
+        return 0;
+    int64_t cols = is_matrix ? shape->dim[shape->rank - 1] : 1,
+            rows = is_matrix ? shape->dim[shape->rank - 2] : 1, len = is_col ? rows : cols,
+            from = is_col ? k / cols * rows * cols + k % cols : k * cols;
+    for (int64_t j = 0; j < len; j++) {
+        int64_t at = from + j * (is_col ? cols : 1);
+        if (r->grads[(t - 1) * r->n + at] != 0.0 || (is_residual && !s->is_still[at]))
+            return 0;
+    }
+    return 1;
 }
 
 void qm_tensor_side_state_allowed(struct qm_tensor_side *s, int i, int64_t t, int is_free,
@@ -233,6 +296,8 @@ void qm_tensor_side_state_allowed(struct qm_tensor_side *s, int i, int64_t t, in
             own += kept;
         (is_average ? s->of_average : s->allowed)[k] = s->allowed[k] =
             own + (is_still ? 0.0 : added);
+        if (!is_average && is_sum_of_zeros(s, i, t, k))
+            s->allowed[k] = 0.0;
         most = fmax(most, isfinite(want[k]) ? fabs(want[k]) : 0.0);
         off = fmax(off, is_average ? s->allowed[k] : 0.0);
     }

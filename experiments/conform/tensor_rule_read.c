@@ -59,10 +59,10 @@ int qm_tensor_run_texts_known(struct qm_conform *c)
 
 double qm_tensor_run_rms(const double *x, int64_t n)
 {
-    double s = 0.0;
+    double s = 0.0, by = qm_match_largest_double(x, n) < 0x1p-400 ? 0x1p+500 : 1.0;
     for (int64_t i = 0; i < n; i++)
-        s += x[i] * x[i];
-    return sqrt(s / (double)n);
+        s += by * x[i] * (by * x[i]);
+    return sqrt(s / (double)n) / by;
 }
 
 void qm_tensor_run_judge_rms(struct qm_conform *c, const struct qm_tensor_run_case *w,
@@ -84,8 +84,10 @@ void qm_tensor_run_judge_rms(struct qm_conform *c, const struct qm_tensor_run_ca
         int overflows = type != 2 && got[t] * sqrt(count) >= 0x1p64 && isinf(want[t]);
         got[t] = overflows ? want[t] : got[t];
         allowed[t] = (error + (type == 1 && is_came ? 0x1p-7 : 0.0)) * got[t];
-        if (type != 2)
-            allowed[t] += fmin(got[t], 0x1p-74); /* the root of 2^-149 */
+        /* n squares, each off by a count q at most, make the mean off by q and its root by q over
+         * the root, or by the root of q, of which 2^-74 and 2^-537 are no less */
+        allowed[t] += type == 2 ? fmin(got[t], fmin(0x1p-537, 0x1p-1074 / fmax(got[t], 0x1p-537)))
+                                : fmin(got[t], 0x1p-74);
         if (!isfinite(allowed[t]))
             allowed[t] = 0.0;
     }

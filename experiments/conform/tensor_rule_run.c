@@ -77,6 +77,7 @@ static int side_memory(struct qm_conform *c, struct qm_tensor_side *s)
     s->error = qm_golden_case_memory(c, most, sizeof *s->error);
     s->lines = qm_golden_case_memory(c, most, sizeof *s->lines);
     s->is_still = qm_golden_case_memory(c, s->r->n, sizeof *s->is_still);
+    s->still_error = qm_golden_case_memory(c, s->r->n, sizeof *s->still_error);
     s->of_average = qm_golden_case_memory(c, most, sizeof *s->of_average);
     if (s->oracle || s->format == QM_PARAM_f32)
         return qm_golden_case_open(c);
@@ -149,7 +150,7 @@ static qm_status step_beside(struct qm_tensor_side *s, int64_t t, double off, do
     memcpy(s->start, s->p, sizeof *s->p * (size_t)r->n);
     for (int64_t k = 0; shift != 0.0 && k < r->slot_n[average]; k++) {
         double now = r->state[average][(t - 1) * r->slot_n[average] + k], old = s->slot[average][k];
-        if (!qm_tensor_run_is_new(r->w->keep, old, now))
+        if (!qm_tensor_run_is_new(r->w->keep, old, now, 0x1p-24))
             s->slot[average][k] += shift * s->allowed[k] / r->w->keep;
     }
     QM_TRY(qm_backend_cpu.open(&beside, &r->shape, r->w->tensor, &s->plan));

@@ -39,10 +39,15 @@ struct qm_tensor_run_case {
     const char *state[QM_MAX_SLOTS]; /* dataset of each slot; NULL: not recorded */
     int proj;                        /* the slot of the recorded projections; -1: none */
     struct qm_tensor_run_tolerance f64, f32, bf16;
-    int average;  /* the slot of the average of signed numbers, which may cancel; -1: none */
-    double keep;  /* of which a step keeps that much */
-    int squares;  /* the slot of averages of single squares, which have no sum: 10 roundings on both
+    int average; /* the slot of the average of signed numbers, which may cancel; -1: none */
+    double keep; /* of which a step keeps that much */
+    int squares; /* the slot of averages of single squares, which have no sum: 10 roundings on both
                    * sides, but of narrow states; -1: none */
+    /* Of each slot of second moments: what one number of it averages the squares of: 'e' an element
+     * of the gradient, 'r' a row, 'c' a column, 'R' and 'C' those of CAME's residual; 0: not said.
+     * added: what is added to each square. */
+    char squares_of[QM_MAX_SLOTS];
+    double added[QM_MAX_SLOTS];
     int has_sums; /* numbers of states are sums of products, so the largest is what counts */
     int has_narrow_states; /* states are of the parameter's format, bfloat16 too */
     int has_own_steps;     /* of float32 runs a parameter is off by shares of its own step and by
@@ -53,11 +58,11 @@ struct qm_tensor_run_case {
      * the package's float32 overflows where the rule's double does not, or a root is taken of what
      * may have either sign, and the case is skipped.  NULL: nothing. */
     double (*more)(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at, int slot);
-    /* Of float32 and bfloat16 runs: what each number of state `slot` may be off by besides in a
-     * step, into out; free runs add up the steps.  0: nothing.  NULL: of no state. */
+    /* What each number of state `slot` may be off by besides in a step, into out; free runs add up
+     * the steps.  0: nothing.  NULL: of no state. */
     int (*more_each)(const struct qm_tensor_run_case *w, const struct qm_tensor_run_at *at,
                      int slot, double *out);
-    int has_more_doubles; /* `more` of float64 runs, too */
+    int has_more_doubles; /* `more` and `more_each` of float64 runs, too */
     /* Of bfloat16 runs whose package rounds each operation to bfloat16: the range of each parameter
      * after the step from those before it; 1 where a number of the update is infinite or NaN, -1
      * where there are no ranges.  Free runs take the recorded numbers of the first kind, if they
@@ -84,10 +89,10 @@ double qm_tensor_run_number(struct qm_conform *c, const char *name, int i, int n
  * halves, and the norm divides the whole update. */
 void qm_tensor_run_norms(struct qm_conform *c, struct qm_tensor_run_case *w);
 
-/* Whether the float32 average b m0 + (1 - b) u, which came to `now`, is u to the bit: 1 - b is 1 in
- * float32, and b m0 less than half of the distance from u to its neighbours, 2^-26 |u| at least;
- * with b = 0 it is always. */
-int qm_tensor_run_is_new(double b, double old, double now);
+/* Whether the average b m0 + (1 - b) u, which came to `now` in numbers of this unit roundoff, 2^-24
+ * or 2^-53, is u to the bit: 1 - b is 1 in them, and b m0 less than half of the distance from u to
+ * its neighbours, a quarter of the unit times |u| at least; with b = 0 it is always. */
+int qm_tensor_run_is_new(double b, double old, double now, double unit);
 
 double qm_tensor_run_rms(const double *x, int64_t n);
 

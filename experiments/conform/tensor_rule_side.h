@@ -39,6 +39,7 @@ struct qm_tensor_side {
     double average_off;      /* of one step: the error that cancelling adds to the average, of its
                               * largest number */
     unsigned char *is_still; /* [n], of one step: qm_tensor_side_find_still */
+    double *still_error;     /* [n], of a free run: what decays make of elements that are still */
 };
 
 /* The recorded step t. */
