@@ -343,12 +343,12 @@ def edge(name, code, small=1.0 / 16.0, kind="uf4", top=15, n=4096):
     judged DIFFERS "$a8$edge"'edge("wrong", 9, 3.0 / 64.0); edge("two", 10)' system adafactor8bit
 }
 
-# d8 gives the code 0x7f of zero to no other number: one that is all rounding has the next on
-# either side.
-@test "conform: a code of d4 or d8 may be two apart across that of zero, and nowhere else" {
+# d8 gives the code 0x7f of zero to no other number, so that the next codes on either side are two
+# apart.  A number is off by a share of its own terms, which leaves no doubt about its sign here.
+@test "conform: a small code of d4 or d8 is on the side of zero on which its number is" {
     judged EQUAL "$a8$edge"'edge("plus", 0x80, 2.0 ** -22, "d8", 0xff)' system adafactor8bit
-    judged NEAR "$a8$edge"'edge("minus", 0x7e, 2.0 ** -22, "d8", 0xff)' system adafactor8bit
     judged DIFFERS "$a8$edge"'edge("beyond", 0x7d, 2.0 ** -22, "d8", 0xff)
+edge("minus", 0x7e, 2.0 ** -22, "d8", 0xff); edge("zero", 0x7f, 2.0 ** -22, "d8", 0xff)
 edge("large", 0x7e, 2.0 ** -10, "d8", 0xff); edge("above", 0x82, 2.0 ** -22, "d8", 0xff)
 ' system adafactor8bit
 }
