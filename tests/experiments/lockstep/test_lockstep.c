@@ -429,10 +429,8 @@ static void test_run_refusals(void **state)
              "coupling: [local, oneshot]\nlr: 0.1\nslot: exp_avg\n",
              &a);
     static const char *const words[] = {
-        "recorded no",      NULL,
-        "own lr",           "oneshot needs",
-        "does not read it", "does not read it",
-        "does not read it", "does not read it",
+        "recorded no",      "no effect here",   "own lr",           "oneshot needs",
+        "does not read it", "does not read it", "does not read it", "does not read it",
     };
     for (int64_t i = 0; i < a.r.n_cells; i++) {
         const char *why = a.r.outcome[i].reason;
