@@ -155,7 +155,7 @@ points.panel = lambda *_: common.plt.figure()
 setattr(cells.Cells, "omitted", lambda self: ".")
 points.draw(campaign.Campaign(sys.argv[1]), told)
 assert told.found["title"].startswith("two: SQNR (dB): search: mids beats scan"), told.found
-assert "one: SQNR (dB): search: of equal bits nothing" in told.found["caption"], told.found
+assert "one: SQNR (dB): search: scan and mids are the same to" in told.found["caption"], told.found
 importlib.reload(cells)
 table = cells.Cells(campaign.Campaign(sys.argv[1]))
 table.left_out = table.beyond = table.without = table.plain = 0
