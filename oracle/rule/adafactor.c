@@ -22,12 +22,6 @@ static double step_size(const double *theta, int64_t n, const struct qm_oracle_h
     return h->scale_parameter ? rho * fmax(h->eps2, qm_rms_of(theta, n)) : rho;
 }
 
-/* The source adds -lambda lr theta to theta, which of an infinite one makes NaN. */
-static double decayed(double theta, double lambda, double lr)
-{
-    return lambda != 0.0 ? theta - lambda * lr * theta : theta;
-}
-
 static qm_status whole(double *theta, double *const *slot, const double *g,
                        const struct qm_shape *shape, uint32_t tensor,
                        const struct qm_oracle_hyper *h, int64_t t)
@@ -60,7 +54,7 @@ static qm_status whole(double *theta, double *const *slot, const double *g,
     for (int64_t i = 0; i < n && h->beta1 != 0.0; i++)
         u[i] = slot[3][i] = h->beta1 * slot[3][i] + (1.0 - h->beta1) * u[i];
     for (int64_t i = 0; i < n; i++)
-        theta[i] = decayed(theta[i], h->weight_decay, lr) - u[i];
+        theta[i] = qm_decayed_by_sum(theta[i], h->weight_decay, lr) - u[i];
     free(u);
     return QM_OK;
 }

@@ -18,12 +18,6 @@
  * product is rounded to it where the element is of no whole vector of 32. */
 enum { VECTOR = 32 };
 
-/* The source adds -lambda lr theta to theta, which of an infinite one makes NaN. */
-static double decayed(double theta, double lambda, double lr)
-{
-    return lambda != 0.0 ? theta - lambda * lr * theta : theta;
-}
-
 static qm_status whole(double *theta, double *const *slot, const double *g,
                        const struct qm_shape *shape, uint32_t tensor,
                        const struct qm_oracle_hyper *h, int64_t t)
@@ -65,7 +59,7 @@ static qm_status whole(double *theta, double *const *slot, const double *g,
     if (shape->rank >= 2)
         qm_factors_divide(&b, big_r, big_c, u);
     for (int64_t i = 0; i < n; i++)
-        theta[i] = decayed(theta[i], h->weight_decay, h->lr) - h->lr * u[i];
+        theta[i] = qm_decayed_by_sum(theta[i], h->weight_decay, h->lr) - h->lr * u[i];
     free(u);
     return QM_OK;
 }

@@ -6,7 +6,7 @@ load ../../support/conform_common
 # changed VERDICT COUNT TEXT PYTHON: each of COUNT files, which the lines of Python make by
 # `case(FILE, GROUP)` from recordings of tests/golden, has that verdict, and its text has TEXT.
 changed() {
-    cd "$(mktemp -d "$BATS_TEST_TMPDIR/XXXXXX")"
+    cd "$(mktemp -d -p "$BATS_TEST_TMPDIR")"
     GOLDEN=$ROOT/tests/golden PYTHONPATH=$ROOT/tests/support "$PYTHON" - <<P
 import os, random
 import h5py, numpy as np
