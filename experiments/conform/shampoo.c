@@ -5,10 +5,10 @@
  * before, roots from the recorded eigenvectors, the preconditioned gradient from the recorded
  * roots, moments and parameter from that; then whole steps of the rule.  TURN: the share of the
  * oracle's bound that a number of an eigenvector, of either sign, may be off by: the bound of a
- * roundoff so much smaller, for a row is certain whose share is small.  It is measured: of 240 drawn
- * recordings the furthest used 1/56, and the shipped one 1/800.  Sums of n products are off by n u
- * of the sizes of their terms (tests/golden/README.md).  A code may be any that its number has
- * within its tolerance; where nothing of an eigenvector is certain, its length is. */
+ * roundoff so much smaller, for a row is certain whose share is small.  It is measured: of 240
+ * drawn recordings the furthest used 1/56, and the shipped one 1/800.  Sums of n products are off
+ * by n u of the sizes of their terms (tests/golden/README.md).  A code may be any that its number
+ * has within its tolerance; where nothing of an eigenvector is certain, its length is. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

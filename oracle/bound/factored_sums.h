@@ -52,8 +52,8 @@ static inline double qm_rms_of(const double *x, int64_t n)
     return qm_norm_of(x, n, 1) / sqrt((double)n);
 }
 
-/* theta after a decay that the source adds as -lambda lr theta (transformers' Adafactor, CAME), which
- * of an infinite theta makes NaN. */
+/* theta after a decay that the source adds as -lambda lr theta (transformers' Adafactor, CAME),
+ * which of an infinite theta makes NaN. */
 static inline double qm_decayed_by_sum(double theta, double lambda, double lr)
 {
     return lambda != 0.0 ? theta - lambda * lr * theta : theta;
