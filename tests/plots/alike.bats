@@ -52,8 +52,8 @@ END
     long 3
     # matrices alone have row and column scales: rowcol has fewer than half of the tensors, col more
     suite fewer 'variant: "adamw4_lpmm,min_numel=0,whole_blocks=0"' 'exp_avg.map: [nf4, int]' \
-        'exp_avg.norm: ["block:128", rowcol, "block:64"]' 'source: "states:gpt_austen*"' \
-        'slot: exp_avg'
+        'exp_avg.norm: ["block:128", rowcol, "block:64"]' \
+        'source: ["states:digits_cnn*", "dist:gauss"]' 'slot: exp_avg'
     suite most 'variant: adamw_f32' 'exp_avg: "e4m3:8s/row/bisect/floor/lo"' \
         'exp_avg.norm: [row, col, rank1, "block:128"]' 'source: "trace:*"' 'every: 20' \
         'coupling: local'
