@@ -168,6 +168,7 @@ END
 }
 
 @test "gap and heat: the largest is of as many pairs as others; single pairs have no interval" {
+    long 2
     python <<'END'
 import forest
 import numpy as np
@@ -213,6 +214,7 @@ END
 }
 
 @test "a suite of which one format is left has a figure; without values plot says why" {
+    long 4
     suite one 'variant: adamw4_ao' 'exp_avg.norm: ["block:64"]' 'source: "states:cancer_mlp*"' \
         'slot: exp_avg'
     suite left 'variant: adamw_f32' 'exp_avg: "e4m3:8s/block:2048/bisect/stoch/lo"' \
@@ -258,6 +260,7 @@ END
 }
 
 @test "what is 0 to the bit or as printed is called equal, and beats nothing" {
+    long 2
     python <<'END'
 import cells
 import numpy as np

@@ -98,6 +98,7 @@ END
 }
 
 @test "drift: a state that is the same under one coupling is left out of that one alone" {
+    long 2
     suite drift 'variant: "adamw4_ao,min_numel=0,whole_blocks=0"' 'exp_avg.map: [dyn, nf4]' \
         'exp_avg.round: [near, stoch]' 'source: "problem:nqm"' 'coupling: [local, global, closed]' \
         'slot: exp_avg' 'steps: 20' 'seed: 1..8'

@@ -102,6 +102,7 @@ EOF
 }
 
 @test "qualm plot: a user's suite of a shipped name, small multiples, a format's look anywhere" {
+    long 3
     printf '%s\n' 'variant: adamw4_ao' 'exp_avg.map: [int, nf4]' \
         'exp_avg.norm: ["block:64", row, tensor]' 'exp_avg.round: [near, stoch]' \
         'source: "states:cancer_mlp*"' 'coupling: oneshot' 'slot: exp_avg' \
@@ -182,6 +183,7 @@ EOF
 }
 
 @test "titles of loss, shares, lr and budget state what the tables of the file say" {
+    long 4
     cat >"$DIR/suites/paired.yaml" <<'Y'
 protocol: paired
 coupling: closed
@@ -308,6 +310,7 @@ EOF
 }
 
 @test "every script prints one line per missing result file and exits with 0" {
+    long 2
     mkdir -p "$DIR/none"
     for script in $(scripts); do
         run --separate-stderr "$PYTHON" "$script" --results "$DIR/none" --out "$DIR/c"
@@ -430,6 +433,7 @@ common.guarded(main)" >"$DIR/out" 2>"$DIR/err" && return 1
 }
 
 @test "a script that crashes, asks for too much or meets an odd table ends with one line" {
+    long 2
     guarded exit 4 "figures/-c: x"
     for one in $(drawn signal:signal.11 memory:more.memory table:do.not.fit time:too.long); do
         guarded "${one%:*}" 3 "${one#*:}"

@@ -187,6 +187,7 @@ END
 }
 
 @test "lr: a median of runs that diverged is not drawn, and they are counted" {
+    long 2
     suite rates 'protocol: paired' 'coupling: closed' 'source: "problem:quad:layout=dct,start=normal"' \
         'variant: [{ao: "adamw4_ao,min_numel=0,whole_blocks=0"}, adamw_f32]' 'seed: 1..6' 'steps: 30' \
         'lr_scale: [0.5, 1, 100000]'

@@ -35,7 +35,7 @@ static void test_steps(void **state)
     struct qm_recipe r;
     char what[256];
     (void)state;
-    AT_ONE_COMMIT_IN(2, 10);
+    AT_ONE_COMMIT_IN(4, 10);
     needs_compiler();
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
         for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
@@ -59,7 +59,7 @@ static void test_errors(void **state)
     struct qm_recipe r;
     void *plan;
     (void)state;
-    AT_ONE_COMMIT_IN(2, 11);
+    AT_ONE_COMMIT_IN(4, 11);
     needs_compiler();
     assert_int_equal(qm_recipe_parse("adamw4_ao", &r), QM_OK);
     qm_status st = QM_NO_MEMORY;
@@ -92,7 +92,7 @@ static void test_gradient_types(void **state)
     static float p[2][300], g[300];
     struct qm_recipe r;
     (void)state;
-    AT_ONE_COMMIT_IN(2, 12);
+    AT_ONE_COMMIT_IN(4, 12);
     needs_compiler();
     assert_int_equal(qm_recipe_parse("adamw_f32", &r), QM_OK);
     for (int k = 0; k < 2; k++) {
@@ -128,7 +128,7 @@ static void test_speed(void **state)
     struct qm_gpu_bench b = {0};
     json_t *row = json_object();
     (void)state;
-    AT_ONE_COMMIT_IN(3, 0);
+    AT_ONE_COMMIT_IN(5, 0);
     needs_compiler();
     assert_int_equal(qm_gpu_bench_open(8192, 2, 5.0, &b), QM_OK);
     if (qm_speed_row(&b, "adamw4_lpmm", QM_MODE_exact, row) != QM_OK)
@@ -158,7 +158,7 @@ static void test_speed_of_whole(void **state)
     struct qm_gpu_bench b = {0};
     json_t *row = json_object();
     (void)state;
-    AT_ONE_COMMIT_IN(2, 13);
+    AT_ONE_COMMIT_IN(4, 13);
     needs_compiler();
     assert_int_equal(qm_gpu_bench_open(8192, 2, 5.0, &b), QM_OK);
     if (qm_speed_row(&b, "adamw4_lpmm_factor", QM_MODE_exact, row) != QM_OK)
@@ -189,7 +189,7 @@ static void test_cap(void **state)
     struct qm_gpu_time time;
     int count = 0;
     (void)state;
-    AT_ONE_COMMIT_IN(2, 14);
+    AT_ONE_COMMIT_IN(4, 14);
     assert_int_equal(qm_gpu_bench_open(8192, 1000, 0.1, &b), QM_OK);
     assert_int_equal(
         qm_gpu_bench_time(&b, &(struct qm_gpu_timed){.work = slow, .arg = &count}, &time), QM_OK);
@@ -206,7 +206,7 @@ static void test_first_codes(void **state)
     static const char *const recipes[] = {"adamw8_bnb", "adamw4_ao", "adamw4_lpmm",
                                           "adamw4_lpmm,exp_avg=dyn:4s/block:128/bisect/mid/hi"};
     (void)state;
-    AT_ONE_COMMIT_IN(3, 1);
+    AT_ONE_COMMIT_IN(5, 1);
     needs_compiler();
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
         for (int64_t n = 4090; n < 4107; n++) {
@@ -242,7 +242,7 @@ static void test_sync(void **state)
     struct qm_recipe r;
     void *plan;
     (void)state;
-    AT_ONE_COMMIT_IN(2, 15);
+    AT_ONE_COMMIT_IN(4, 15);
     needs_compiler();
     assert_int_equal(qm_recipe_parse("adamw4_ao", &r), QM_OK);
     for (int k = 0; k < 2; k++) {
@@ -270,7 +270,7 @@ static void test_refused(void **state)
     struct qm_recipe r;
     void *plan;
     (void)state;
-    AT_ONE_COMMIT_IN(2, 16);
+    AT_ONE_COMMIT_IN(4, 16);
     needs_compiler();
     stand_in_refuses = 1;
     assert_int_equal(qm_recipe_parse("adamw_f32,lr=0.25,param=f16", &r), QM_OK);

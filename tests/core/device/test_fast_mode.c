@@ -57,7 +57,7 @@ static void test_whole(void **state)
     const char *only = getenv("QM_TEST_ONLY");
     int done = 0, rules = 0;
     (void)state;
-    AT_ONE_COMMIT_IN(3, 10);
+    AT_ONE_COMMIT_IN(5, 10);
     needs_fast();
     for (int i = 0; i < qm_variant_count(); i++) {
         const struct qm_variant *v = qm_variant_at(i);
@@ -109,7 +109,7 @@ static void test_bounds_are_needed(void **state)
                  {"lamb_bnb", "-DQM_EMU_DIV_ULP=12.0"},
                  {"lamb_bnb", "-DQM_EMU_ROOT_ULP=24.0"}};
     (void)state;
-    AT_ONE_COMMIT_IN(3, 11);
+    AT_ONE_COMMIT_IN(5, 11);
     needs_fast();
     exact_div.div_ulp = 0.0;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

@@ -71,7 +71,7 @@ static void test_formats(void **state)
     };
     char recipe[300];
     (void)state;
-    AT_ONE_COMMIT_IN(2, 10);
+    AT_ONE_COMMIT_IN(4, 10);
     if (qm_backend_emu.probe() != QM_OK)
         skip_because("%s", qm_message());
     const struct qm_shape matrix = {2, {61, 67}}, cube = {3, {9, 23, 31}}, line = {1, {4100}};
@@ -159,7 +159,7 @@ static void test_batches(void **state)
     static uint8_t want[TENSORS][4 * MOST], got[TENSORS][4 * MOST];
     struct qm_shape shapes[TENSORS];
     (void)state;
-    AT_ONE_COMMIT_IN(2, 11);
+    AT_ONE_COMMIT_IN(4, 11);
     if (qm_backend_emu.probe() != QM_OK)
         skip_because("%s", qm_message());
     for (int which = 0; which < 2; which++) {
@@ -188,7 +188,7 @@ static void test_batch_refuses(void **state)
     struct qm_recipe r;
     struct qm_batch *b;
     (void)state;
-    AT_ONE_COMMIT_IN(2, 12);
+    AT_ONE_COMMIT_IN(4, 12);
     assert_int_equal(qm_recipe_parse("adamw4_ao", &r), QM_OK);
     if (qm_backend_emu.probe() != QM_OK)
         skip_because("%s", qm_message());
@@ -214,7 +214,7 @@ static void test_codes(void **state)
     static const uint32_t around[] = {0,          0x3f000000, 0x3e8b1e00, 0x3f7d9000, 0x7f800000,
                                       0x80000000, 0xbf590000, 0xbf1c4ae0, 0xff7ffff0, 0xff800000};
     (void)state;
-    AT_ONE_COMMIT_IN(2, 13);
+    AT_ONE_COMMIT_IN(4, 13);
     if (qm_backend_emu.probe() != QM_OK)
         skip_because("%s", qm_message());
     for (size_t i = 0; i < sizeof quantizers / sizeof *quantizers; i++) {
@@ -243,7 +243,7 @@ static void test_proof_of_device(void **state)
 {
     static const float edges[] = {-1e-42f, 0.0397f, 0.999f};
     (void)state;
-    AT_ONE_COMMIT_IN(2, 14);
+    AT_ONE_COMMIT_IN(4, 14);
     if (qm_backend_emu.probe() != QM_OK)
         skip_because("%s", qm_message());
     for (size_t i = 0; i < sizeof edges / sizeof *edges; i++) {

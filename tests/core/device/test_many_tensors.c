@@ -162,7 +162,7 @@ static void test_ragged(void **state)
     const char *only = getenv("QM_TEST_ONLY");
     int done = 0, rules = 0;
     (void)state;
-    AT_ONE_COMMIT_IN(2, 13);
+    AT_ONE_COMMIT_IN(4, 13);
     needs_compiler();
     for (int i = 0; i < qm_variant_count(); i++) {
         const struct qm_variant *v = qm_variant_at(i);
@@ -190,7 +190,7 @@ static void test_launches(void **state)
     static const char *const recipes[] = {"lamb_bnb,max_unorm=1", "adafactor_hf", "came8_026"};
     static struct qm_shape shapes[200];
     (void)state;
-    AT_ONE_COMMIT_IN(2, 14);
+    AT_ONE_COMMIT_IN(4, 14);
     needs_compiler();
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
         if (!is_drawn((int)i) && i > 0)
@@ -224,7 +224,7 @@ static void test_recipes(void **state)
          "exp_avg.min_numel=0"),
     };
     (void)state;
-    AT_ONE_COMMIT_IN(2, 12);
+    AT_ONE_COMMIT_IN(4, 12);
     needs_compiler();
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
         if (is_drawn((int)i))
@@ -236,7 +236,7 @@ static void test_hundreds(void **state)
 {
     static struct qm_shape shapes[300];
     (void)state;
-    AT_ONE_COMMIT_IN(2, 10);
+    AT_ONE_COMMIT_IN(4, 10);
     needs_compiler();
     for (int k = 0; k < 300; k++)
         shapes[k] = (struct qm_shape){2, {3 + k % 7, 5 + k % 11}};
@@ -281,7 +281,7 @@ static void test_failures(void **state)
     int at = 0;
     qm_status st = QM_INTERNAL;
     (void)state;
-    AT_ONE_COMMIT_IN(2, 11);
+    AT_ONE_COMMIT_IN(4, 11);
     needs_compiler();
     d.launch = failing_launch;
     d.reserve = counted_reserve;

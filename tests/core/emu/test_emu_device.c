@@ -107,7 +107,7 @@ static void refused_as_by_nvcc(void **state)
 {
     enum { CASES = sizeof cases / sizeof *cases };
     (void)state;
-    AT_ONE_COMMIT_IN(2, 11);
+    AT_ONE_COMMIT_IN(4, 11);
     for (int i = 0; i < CASES; i++) {
         char text[4096];
         struct qm_kernel_file *k;
@@ -141,7 +141,7 @@ static void names_of_symbols(void **state)
         {"_ZN99999999999999999999", ""}, /* damaged */
     };
     (void)state;
-    AT_ONE_COMMIT_IN(2, 10);
+    AT_ONE_COMMIT_IN(4, 10);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char text[QM_SYMBOL_TEXT];
         qm_symbol_text(names[i][0], (int)strlen(names[i][0]), text);

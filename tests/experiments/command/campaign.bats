@@ -56,6 +56,7 @@ done_cells() { json_value 'd[0]["done"]' status "$1" || true; }
 }
 
 @test "1, 2 and 7 shards, run in any order, merge into the same file" {
+    long 2
     want=$(reference)
     for n in 1 2 7; do
         for i in $(seq "$n" -1 1); do
@@ -68,6 +69,7 @@ done_cells() { json_value 'd[0]["done"]' status "$1" || true; }
 }
 
 @test "paired comparisons: workers share twins, the protocol adds cells" {
+    long 2
     cat >"$dir/pair.yaml" <<'Y'
 variant: [adamw4_ao, adamw8_bnb]
 source: ["problem:quad:n=64", "problem:lowrank"]

@@ -305,6 +305,7 @@ C
 }
 
 @test "--forever draws new cases until its time ends or a signal comes; failures run again" {
+    long 2
     kernel k.c
     run -0 "$QUALM" check --no-shrink --kernel k.c --forever --time 1 -q
     [[ $output == *"raised by one with each case"* ]]

@@ -379,6 +379,7 @@ could be taken for one"* ]]
 }
 
 @test "what joins names by order alone stands in every output" {
+    long 2
     cd "$dir"
     write_models <<'L'
 plain model=w:44,v:44 opt@44,44

@@ -157,6 +157,7 @@ two_meanings() {
 }
 
 @test "show: every column of every table, and every figure" {
+    long 2
     local word
     while IFS= read -r word; do
         "$QUALM" show -- "$word" >/dev/null || { echo "show does not know '$word'"; false; }

@@ -105,6 +105,7 @@ P
 }
 
 @test "compare: a column that differs or that one file alone has is listed, exit code 1" {
+    long 3
     a_file
     "$PYTHON" - "$dir/a.h5" "$dir" <<'P'
 import h5py, numpy as np, shutil, sys

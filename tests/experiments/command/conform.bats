@@ -46,6 +46,7 @@ E
 }
 
 @test "conform: lr_per_step is followed, or said to be unread" {
+    long 2
     needs_hdf5
     local system
     for system in torchao018_compiled bnb_small torch215_adamw; do
@@ -98,6 +99,7 @@ E
 }
 
 @test "conform: every state of a class must be there, and the count of steps is compared" {
+    long 2
     needs_hdf5
     local edit says
     read -r a b <<<"$(pair torch215_adamw "'state_max_exp_avg_sq' in f[n]")"

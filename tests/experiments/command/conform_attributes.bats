@@ -57,6 +57,7 @@ def all_lists(form):
 '
 
 @test "conform: a number more than are expected makes a case UNREADABLE, a list of one does not" {
+    long 3
     changed UNREADABLE 16 "is a list of numbers" "$lists"'
 all_lists(lambda x: np.append(x, x[-1]))'
     changed UNREADABLE 16 "is of a type that is not read" "$lists"'

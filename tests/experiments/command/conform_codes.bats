@@ -72,6 +72,7 @@ P
 @test "conform: a false code of Shampoo's quantizer differs" { falsified shampoo4bit codes; }
 
 @test "conform: a false code of torchao, bitsandbytes or lpmm differs" {
+    long 2
     falsified torchao '[mv]_codes'
     falsified bitsandbytes 'state[12]' 'codes.dtype.kind in "iu"'
     falsified lpmm 'codes'

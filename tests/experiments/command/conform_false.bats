@@ -191,6 +191,7 @@ def apollo(name, seed, wrong="", T=3, rank=3):
 '
 
 @test "conform: channels of zeros or of any size of APOLLO do not hide another, nor the norm" {
+    long 2
     judged NEAR "$a8$apollo"'
 for i in range(16): apollo("true%d" % i, i)' system adafactor8bit
     judged DIFFERS "$a8$apollo"'

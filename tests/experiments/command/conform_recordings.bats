@@ -78,6 +78,7 @@ lack() {
 }
 
 @test "conform: no required attribute has a default" {
+    long 2
     lack UNREADABLE apollo norank_adamw_f32 lr
     lack UNREADABLE fira rms_mom_f32 lr
     lack UNREADABLE flashoptim adamw_bf16_bf16_3B_q8_50 lr algo
@@ -118,6 +119,7 @@ E
 }
 
 @test "conform: runs of lpmm, COAT and MicroAdam are judged by registered variants" {
+    long 2
     run -0 "$QUALM" conform -v "$ROOT"/tests/golden/{lpmm,coat,microadam}.h5
     for variant in adamw4_lpmm adamw4_lpmm_group adamw8_lpmm adamw4_lpmm_factor adamw4_lpmm_fused \
         sgdm4_lpmm adamw8_coat adamw8_coat_plain microadam4; do
@@ -226,6 +228,7 @@ g["ns_output"][...] = new'
 }
 
 @test "conform: lpmm: a root that is an ulp off is within the step, an ulp of a parameter is not" {
+    long 2
     [ "$(made "root = 0")" = EQUAL ]
     [ "$(made "lr = 3.0")" = NEAR ]
     [ "$(made "lr = 3.0; root = 9")" = DIFFERS ]
@@ -392,6 +395,7 @@ put('params', p)"
 }
 
 @test "conform: what no replay reads of a run is named, whatever system it is of" {
+    long 3
     local file
     cd "$BATS_TEST_TMPDIR" || return 1
     for file in bitsandbytes apollo fira torchao018_compiled coat muon8bit microadam; do
@@ -420,6 +424,7 @@ assert all("not read: attribute" in t for t in runs), runs' <<<"$output"
 
 # A seed draws the run of each system; the start may be empty, or too large to be there.
 @test "conform: an empty start, a shape of another size, half a step are UNREADABLE" {
+    long 3
     PYTHONPATH=$ROOT/tests/support "$PYTHON" - "$ROOT/tests/golden" "$X" "${QM_TEST_SEED:-1}" << 'P'
 import glob, random, sys, h5py, numpy as np
 from golden_copy import copy
@@ -483,6 +488,7 @@ P
 
 # The seed draws a dataset of each file; those of `inputs` are shared by links.
 @test "conform: a dataset that is one value longer makes its case UNREADABLE, or is not read" {
+    long 4
     "$PYTHON" - "$QUALM" "$ROOT/tests/golden" "$X" "${QM_TEST_SEED:-1}" << 'P'
 import glob, random, shutil, subprocess, sys, h5py, numpy as np
 qualm, folder, path, seed = sys.argv[1:]

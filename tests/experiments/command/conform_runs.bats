@@ -233,6 +233,7 @@ run("nadam", {**a, "optimizer": "NAdam", "tensor_lr": 1}, p, g[None], new[None],
 # ---- Adafactor, CAME
 
 @test "conform: Adafactor's count of steps and RMS are compared" {
+    long 2
     needs_hdf5
     read -r a b <<<"$(pair adafactor "'torch' in f[n].attrs['optimizer']")"
     altered adafactor "$a" "$b" <<'E'

@@ -63,6 +63,7 @@ differs() {
 }
 
 @test "conform: elements and lines of zeros have no tolerance in CAME and Adafactor" {
+    long 2
     local run other
     for run in came:dead_f32 came:dead_f64 adafactor:hf_dead_f32 adafactor:hf_dead_f64 \
         adafactor:torch_dead_f64; do
@@ -213,6 +214,7 @@ def rms(name, off):
 }
 
 @test "conform: averages of the squares of zeros alone have no tolerance" {
+    long 2
     local count
     for count in 1 8 1000; do
         differs adafactor torch_dead_f64 hf_t3_f32 "

@@ -10,6 +10,7 @@ setup() {
 NESTED=adamw_f32,exp_avg=dyn:8s/block:64/bisect/mid/nest:256
 
 @test "kernels: registers and memory of one variant, compiled once" {
+    long 2
     needs_nvrtc
     run -0 --separate-stderr "$QUALM" kernels adamw4_ao --arch sm_90
     [[ $output == *"adamw4_ao  sm_90"* && $stderr == *"none spills or uses local memory"* ]]
@@ -99,6 +100,7 @@ NESTED=adamw_f32,exp_avg=dyn:8s/block:64/bisect/mid/nest:256
 }
 
 @test "--specials and --search judge the backend that is asked for, and name it" {
+    long 2
     needs_nvrtc
     fake_driver
     export FAKE_TRACE=$BATS_TEST_TMPDIR/trace QM_CUDA_LIMIT=30
@@ -119,6 +121,7 @@ NESTED=adamw_f32,exp_avg=dyn:8s/block:64/bisect/mid/nest:256
 }
 
 @test "the command that repeats a failure names backend and mode" {
+    long 2
     needs_nvrtc
     fake_driver
     export QM_CUDA_LIMIT=30
@@ -162,6 +165,7 @@ NESTED=adamw_f32,exp_avg=dyn:8s/block:64/bisect/mid/nest:256
 }
 
 @test "a user's .cu file is compiled again whatever spelling brings in the file that changes" {
+    long 2
     needs_nvrtc
     mkdir -p "$BATS_TEST_TMPDIR/inc" && cd "$BATS_TEST_TMPDIR"
     "$QUALM" check --template adamw4_ao.cu > plain.cu
@@ -237,6 +241,7 @@ fake_driver() {
 }
 
 @test "an NVML that crashes, hangs, fails or lies is a line of doctor" {
+    long 2
     command -v cc >/dev/null || skip "no C compiler"
     cat > "$BATS_TEST_TMPDIR/nvml.c" <<'C'
 #include <stdio.h>
@@ -307,6 +312,7 @@ C
 }
 
 @test "a driver that scribbles, forks, raises signals or lowers limits: one line or one answer" {
+    long 2
     fake_driver
     check=(check adamw_f32 --backend cuda --case 129/normal/default/t1/forced -q)
     said=$BATS_TEST_TMPDIR/said

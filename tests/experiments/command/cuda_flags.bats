@@ -30,6 +30,7 @@ right=('-DWITH=2 -I"a folder"' "-D WITH=2 -I 'a folder'" '--define-macro=WITH=2 
     '-DBAD -UBAD' '-DBAD --undefine-macro BAD' '')
 
 @test "CUDAFLAGS on the emulator: quoted words, -I, -D and -U in each spelling" {
+    long 2
     for i in $(drawn "${!right[@]}"); do
         flags=${right[i]}
         judge "$flags" -0

@@ -39,6 +39,7 @@ doctor() {
 }
 
 @test "doctor describes the device of QM_CUDA_DEVICE, and says which numbers there are" {
+    long 2
     driver 12040
     doctor
     [[ $output == *"driver API 12.4, 2 devices, number 0: Card A"* ]]

@@ -134,6 +134,7 @@ EOF
 }
 
 @test "the host's arithmetic is not contracted, nor are functions with a rounding mode" {
+    long 2
     "$QUALM" check --template lion8_fused.cu > right.cu
     cat > exact.cu <<'EOF'
 #include "kernel_cuda.h"
@@ -180,6 +181,7 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
 }
 
 @test "a .c kernel steps 2^25 + 7 elements by default: an index of a block in 16 bits fails" {
+    long 2
     "$QUALM" check --template adamw4_ao > mine.c
     sed 's|s->scales\[from / BLOCK\]$|s->scales[(uint16_t)(from / BLOCK)]|
         s|\* s->scales\[from / BLOCK\]|* s->scales[(uint16_t)(from / BLOCK)]|' mine.c > short.c
@@ -201,6 +203,7 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
 }
 
 @test "a kernel that refuses a large tensor alone fails unless it is allowed" {
+    long 2
     "$QUALM" check --template adamw_f32 > mine.c
     sed 's/!m || !v)/!m || !v || a->n > 1 << 24)/' mine.c > refuses.c
     ! cmp -s mine.c refuses.c || return 1
@@ -262,6 +265,7 @@ at ticket.cu:"*"only some of them are run; of 2^20 + 7 elements the ends were ju
 }
 
 @test "a step of 2^31 + 7 elements that takes too long is not judged, and the limit is named" {
+    long 2
     sed 's/float x = c.maximize/for (volatile int k = 0; k < 9999; k++) {} float x = c.maximize/' \
         "$BATS_TEST_DIRNAME/../../emu/grid_stride.cu" > slow.cu
     run -77 "$QUALM" check --kernel slow.cu --case 2147483655/far --time-limit 0.5
@@ -270,6 +274,7 @@ at ticket.cu:"*"only some of them are run; of 2^20 + 7 elements the ends were ju
 }
 
 @test "kernels that cannot be emulated or compiled are refused with the reason" {
+    long 2
     "$QUALM" check --template lion8_fused.cu > right.cu
     sed 's/^    if (i >= a->n)$/    asm("");\n&/' right.cu > ptx.cu
     fails_with 2 "ptx.cu:55: inline PTX (asm) cannot be emulated" check --kernel ptx.cu

@@ -42,6 +42,7 @@ open("t.h5", "wb").write(b)' $from
 }
 
 @test "tensors that claim many times what is stored are refused before there is room for them" {
+    long 2
     "$PYTHON" -c '
 import h5py, numpy
 h5py.File("chunks.h5", "w").create_dataset("w/exp_avg", (2 ** 28,), "f4", chunks=(2 ** 20,))
@@ -103,6 +104,7 @@ P
 }
 
 @test "tables that do not fit are refused alike with figures and without; no word of Python" {
+    long 2
     printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'seed: [1, 2]' 'n: 256' >s.yaml
     "$QUALM" run -q -o a.h5 s.yaml
     for change in 'f.create_dataset("axes", data=numpy.zeros(3))' 'f["axes"] = a[:1]' \
@@ -127,6 +129,7 @@ P
 }
 
 @test "flipped bits of campaign.json are damage, exit code 3, and so is one without a sum" {
+    long 2
     printf '%s\n' 'variant: [adamw4_ao, adamw8_bnb]' 'source: dist:gauss' 'n: 256' >"$dir/mix.yaml"
     "$QUALM" run -q -k -w 1 --shard 1/2 -o "$dir/j.h5" "$dir/mix.yaml" >/dev/null
     cp "$dir/j.run/campaign.json" "$dir/whole"
@@ -364,6 +367,7 @@ P
 }
 
 @test "digest: chunks of one column are unpacked once, and give the digest of any other layout" {
+    long 3
     "$PYTHON" -c '
 import h5py, numpy
 x = (numpy.arange(2 ** 24) % 1021).astype("f4").reshape(4096, 4096)

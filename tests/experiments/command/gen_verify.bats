@@ -235,6 +235,7 @@ P
 }
 
 @test "parameters of 16 and 8 bits with residuals, in every file format" {
+    long 2
     for recipe in lion8_ecc8 adamw8_ao,param=bf16/kahan adamw4_ao,param=e4m3/stoch \
         lion8_fused,param=f16/ecc16; do
         for form in h5 npz safetensors; do

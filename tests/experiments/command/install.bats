@@ -31,6 +31,7 @@ setup() {
 }
 
 @test "the baseline is found, and a page is written without the tree" {
+    long 2
     printf '%s\n' 'protocol: paired' 'coupling: closed' 'variant: [adamw4_ao]' \
         'source: "problem:quad:n=256"' 'seed: 1..6' 'steps: 20' >mini.yaml
     "$Q" run mini.yaml --against baseline --out mini.h5 -q

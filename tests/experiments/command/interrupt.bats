@@ -118,6 +118,7 @@ interrupted() {
 }
 
 @test "what killed processes left of outputs and figures is removed, nothing of a living one" {
+    long 2
     sh -c 'echo $$' >dead
     dead=$(cat dead)
     if kill -0 "$dead" 2>/dev/null; then skip "process $dead is another one by now"; fi
@@ -141,6 +142,7 @@ interrupted() {
 }
 
 @test "a command that was killed leaves nothing once it was repeated" {
+    long 2
     for words in "state make --recipe adamw4_ao --shapes 2048x2048 --steps 100 o.h5" \
         "run s.yaml -o o.h5"; do
         "$QUALM" $words >/dev/null 2>&1 </dev/null 3>&- &

@@ -13,6 +13,7 @@ setup() { cd "$BATS_TEST_TMPDIR" || exit 1; }
 }
 
 @test "an exported bug fails check --kernel, a benign re-writing passes it" {
+    long 2
     qualm mutate --export adamw4_ao.tie-down bug.c
     run -1 "$QUALM" check --kernel bug.c -q --regime exact
     qualm mutate --export adamw4_ao.bisect fine.c

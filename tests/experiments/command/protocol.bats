@@ -108,6 +108,7 @@ END
 }
 
 @test "a figure of two axes answers for the suite's first one; what has no codes has its cure" {
+    long 2
     cat >"$dir/two.yaml" <<'Y'
 variant: "adamw4_ao,min_numel=0,whole_blocks=0"
 exp_avg.map: [int, nf4]
@@ -129,6 +130,7 @@ Y
 }
 
 @test "a contrast of two rules is of the gaps themselves, and the text says that each has a twin" {
+    long 3
     cat >"$dir/rules.yaml" <<'Y'
 variant: [adamw_f32, "adamw8_ao,min_numel=0,whole_blocks=0", lion8_fused]
 source: "problem:logreg"

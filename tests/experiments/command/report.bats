@@ -264,6 +264,7 @@ END
 }
 
 @test "with an archive: its comparison and the differences are on the page" {
+    long 2
     "$BUILD/tests/experiments/report/test_report" sample "$DIR/mine.h5" seeds
     "$QUALM" report -q "$DIR/s.h5" --archive "$DIR/archive.h5" --no-figures -o "$DIR/none.html"
     run -0 json_value "d['figures'], d['against']" report "$DIR/mine.h5" \

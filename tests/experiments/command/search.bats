@@ -149,6 +149,7 @@ P
 }
 
 @test "given halves, one run alone, and files in both" {
+    long 2
     "$QUALM" "${space[@]}" --search "${data[0]}" --report "${data[1]}" -o "$dir/a.h5" >/dev/null
     "$PYTHON" - "$dir/a.h5" <<'P'
 import h5py, sys

@@ -87,6 +87,7 @@ reads() {
 }
 
 @test "every suite that ships is read whole, at every size" {
+    long 4
     for size in small normal large; do
         for suite in "$ROOT"/experiments/suites/*.yaml "$ROOT"/experiments/suites/claims/*.yaml; do
             "$QUALM" plan -z "$size" "$suite" 2>&1 | grep "has no effect" && return 1

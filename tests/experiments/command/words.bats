@@ -49,6 +49,7 @@ Y
 }
 
 @test "every word of the glossary stands somewhere else in the tree as well" {
+    long 2
     stale() { "$PYTHON" "$ROOT/tests/support/glossary_words.py" "$ROOT" "$@"; }
     stale
     local n=$BATS_TEST_NUMBER
@@ -117,6 +118,7 @@ Y
 }
 
 @test "show: names in result files, arguments of problems and options of commands" {
+    long 2
     cd "$BATS_TEST_TMPDIR"
     printf '%s\n' 'variant: adamw4_ao' 'exp_avg.map: [dyn, nf4]' 'source: dist:gauss' 'n: 256' \
         'summary: [{name: sqnr, by: exp_avg.map, value: [sqnr, collapse]}]' >mine.yaml

@@ -372,7 +372,7 @@ static void try_without_faults(void)
 static void every_fault_is_a_line(void **state)
 {
     (void)state;
-    AT_ONE_COMMIT_IN(2, 10);
+    AT_ONE_COMMIT_IN(4, 10);
     if (qm_backend_emu.probe() != QM_OK) {
         print_message("skipped: the emulator needs a C++ compiler\n");
         skip();
@@ -416,7 +416,7 @@ static void every_fault_is_a_line(void **state)
 static void every_command_keeps_its_answer(void **state)
 {
     (void)state;
-    AT_ONE_COMMIT_IN(2, 10); /* with the report that the first test leaves */
+    AT_ONE_COMMIT_IN(4, 10); /* with the report that the first test leaves */
     if (qm_backend_emu.probe() != QM_OK)
         skip();
     for (int fault = 0; fault < FAULTS; fault++)
@@ -448,7 +448,7 @@ static void kernels_do_not_pile_up(void **state)
           "--backend", "cuda", "--range", "0.7:0.701", "-q"}}};
     const char *const none[] = {NULL};
     (void)state;
-    AT_ONE_COMMIT_IN(3, 2);
+    AT_ONE_COMMIT_IN(5, 2);
     if (qm_backend_emu.probe() != QM_OK)
         skip();
     setenv("QM_CUDA_LIMIT", "60", 1);

@@ -52,7 +52,7 @@ static void test_earlier_peers(void **state)
     struct qm_gpu_report r;
     char script[96], command[128];
     (void)state;
-    AT_ONE_COMMIT_IN(2, 10);
+    AT_ONE_COMMIT_IN(4, 10);
     clear();
     snprintf(script, sizeof script, "%s/peers.sh", base);
     FILE *f = fopen(script, "w");
@@ -132,7 +132,7 @@ static void test_peers_alone(void **state)
     json_t *row;
     size_t i;
     (void)state;
-    AT_ONE_COMMIT_IN(2, 11);
+    AT_ONE_COMMIT_IN(4, 11);
     NEEDS_COMPILER();
     for (int with_speed = 0; with_speed < 2; with_speed++) {
         clear();
@@ -165,7 +165,7 @@ static void test_false_peers(void **state)
     struct qm_gpu_report r;
     char one[128];
     (void)state;
-    AT_ONE_COMMIT_IN(2, 12);
+    AT_ONE_COMMIT_IN(4, 12);
     NEEDS_COMPILER();
     clear();
     snprintf(one, sizeof one, "%s", peers_program("one"));
@@ -211,7 +211,7 @@ static void test_false_answers(void **state)
         {"out['rows'][0]['least_seconds'] = -1", "least_seconds -1, expected 0 to", 2, 2},
         {"code = 77", "and exit code 77, which says that nothing was timed", 0, 4}};
     (void)state;
-    AT_ONE_COMMIT_IN(2, 13);
+    AT_ONE_COMMIT_IN(4, 13);
     NEEDS_COMPILER();
     const char *program = peers_program("one");
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -231,7 +231,7 @@ static void test_false_answers(void **state)
 static void test_faster_than_a_copy(void **state)
 {
     (void)state;
-    AT_ONE_COMMIT_IN(2, 14);
+    AT_ONE_COMMIT_IN(4, 14);
     NEEDS_COMPILER();
     setenv("FAKE_MORE", "out['rows'].pop(); out['rows'][0]['seconds'] = 1.5e-7", 1);
     for (int with_speed = 0; with_speed < 2; with_speed++) {

@@ -31,7 +31,7 @@ static void test_another_card(void **state)
                                        "memory_bytes 1073741824.0, now 536870912.0",
                                        "multiprocessors 4, now 5", "l2_bytes 4096, now 8192"};
     (void)state;
-    AT_ONE_COMMIT_IN(2, 10);
+    AT_ONE_COMMIT_IN(4, 10);
     NEEDS_COMPILER();
     clear();
     others[0].name = "Other";
@@ -90,7 +90,7 @@ static void test_strange_reports(void **state)
     char path[4096], keep[8300];
     int code;
     (void)state;
-    AT_ONE_COMMIT_IN(2, 11);
+    AT_ONE_COMMIT_IN(4, 11);
     NEEDS_COMPILER();
     for (int how = 0; how < 5; how++) {
         clear();
@@ -113,7 +113,7 @@ static void test_times(void **state)
     static const float times[] = {NAN,    -1.0f, INFINITY, -INFINITY, 0.0f,
                                   1e-30f, 1e30f, 1e6f,     1e-6f};
     (void)state;
-    AT_ONE_COMMIT_IN(2, 12);
+    AT_ONE_COMMIT_IN(4, 12);
     NEEDS_COMPILER();
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
         clear();
@@ -132,7 +132,7 @@ static void test_deaf(void **state)
     size_t by[4];
     char first[64];
     (void)state;
-    AT_ONE_COMMIT_IN(2, 13);
+    AT_ONE_COMMIT_IN(4, 13);
     NEEDS_COMPILER();
     clear();
     stand_in_card.is_idle = stand_in_card.is_deaf = 1;
@@ -157,7 +157,7 @@ static void test_budget(void **state)
     struct qm_gpu_options o = {.quick = 1, .n = 8000, .rounds = 2, .limit = 60.0};
     int last = 0, n[3] = {0};
     (void)state;
-    AT_ONE_COMMIT_IN(2, 14);
+    AT_ONE_COMMIT_IN(4, 14);
     clear();
     stand_in_card.is_idle = 1;
     stand_in_card.slow = 20;
@@ -200,7 +200,7 @@ static void test_plausible(void **state)
 {
     uint64_t seed = 20261123;
     (void)state;
-    AT_ONE_COMMIT_IN(2, 15);
+    AT_ONE_COMMIT_IN(4, 15);
     print_message("seed %llu\n", (unsigned long long)seed);
     for (int i = 0; i < 1000; i++) {
         double draw[3];
@@ -236,7 +236,7 @@ static void test_absurd(void **state)
                {QM_CU_MINOR, -2147483647, "has -2147483647 as minor compute capability"}};
     const struct stand_in_card was = stand_in_card;
     (void)state;
-    AT_ONE_COMMIT_IN(2, 16);
+    AT_ONE_COMMIT_IN(4, 16);
     clear();
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
         stand_in_card.odd = odd[i].attribute;
@@ -288,7 +288,7 @@ static void test_every_error(void **state)
                 {"cuOccupancyMaxActiveBlocksPerMultiprocessor", 0, 1,
                  "a multiprocessor takes -1515870811 blocks"}};
     (void)state;
-    AT_ONE_COMMIT_IN(2, 22);
+    AT_ONE_COMMIT_IN(4, 22);
     for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
         if (some[i].code == 1)
             NEEDS_COMPILER();
@@ -309,7 +309,7 @@ static void test_every_error(void **state)
 static void test_other_card(void **state)
 {
     (void)state;
-    AT_ONE_COMMIT_IN(2, 18);
+    AT_ONE_COMMIT_IN(4, 18);
     NEEDS_COMPILER();
     for (int from = 2; from < 4; from++) {
         clear();
@@ -329,7 +329,7 @@ static void test_clean_up(void **state)
     static const char *const calls[] = {"cuMemFree_v2", "cuEventDestroy_v2", "cuGraphDestroy",
                                         "cuGraphExecDestroy", "cuModuleUnload"};
     (void)state;
-    AT_ONE_COMMIT_IN(2, 17);
+    AT_ONE_COMMIT_IN(4, 17);
     NEEDS_COMPILER();
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         char says[80];
@@ -348,7 +348,7 @@ static void test_clean_up(void **state)
 static void test_slow_start(void **state)
 {
     (void)state;
-    AT_ONE_COMMIT_IN(2, 19);
+    AT_ONE_COMMIT_IN(4, 19);
     NEEDS_COMPILER();
     clear();
     stand_in_fault = (struct stand_in_fault){"cuInit", 0, 1, 0, STAND_IN_HANG};
@@ -390,7 +390,7 @@ static void test_slow_start(void **state)
 static void test_nothing(void **state)
 {
     (void)state;
-    AT_ONE_COMMIT_IN(2, 20);
+    AT_ONE_COMMIT_IN(4, 20);
     NEEDS_COMPILER();
     clear();
     assert_int_equal(
@@ -415,7 +415,7 @@ static void test_at_once(void **state)
     glob_t g;
     char pattern[96];
     (void)state;
-    AT_ONE_COMMIT_IN(2, 21);
+    AT_ONE_COMMIT_IN(4, 21);
     NEEDS_COMPILER();
     clear();
     stand_in_fault = (struct stand_in_fault){"cuLaunchKernel", 2, 40, 0, STAND_IN_HANG};
@@ -437,7 +437,7 @@ static void test_at_once(void **state)
 static void test_modules(void **state)
 {
     (void)state;
-    AT_ONE_COMMIT_IN(3, 1);
+    AT_ONE_COMMIT_IN(5, 1);
     NEEDS_COMPILER();
     clear();
     assert_int_equal(RUN("adafactor8_026", "--only", "exact", "--quick"), 0);
@@ -462,7 +462,7 @@ static void test_signal_in_nvrtc(void **state)
     static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
     char cache[96];
     (void)state;
-    AT_ONE_COMMIT_IN(2, 23);
+    AT_ONE_COMMIT_IN(4, 23);
     NEEDS_COMPILER();
     snprintf(cache, sizeof cache, "%s/cold", base);
     setenv("QM_CACHE", cache, 1);
@@ -496,7 +496,7 @@ static void test_part_of_codes(void **state)
     struct qm_gpu_options o = {.has_only = 1, .only = {[QM_GPU_codes] = 1}};
     struct qm_gpu_tasks tasks;
     (void)state;
-    AT_ONE_COMMIT_IN(2, 24);
+    AT_ONE_COMMIT_IN(4, 24);
     assert_int_equal(qm_gpu_tasks_make(&o, NULL, &tasks), QM_OK);
     for (int i = 0; i < 2; i++) {
         struct qm_gpu_task *t = &tasks.at[i];

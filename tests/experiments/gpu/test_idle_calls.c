@@ -56,7 +56,7 @@ static void test_codes(void **state)
     char *argv[MOST_WORDS];
     int argc = sizeof words / sizeof *words;
     (void)state;
-    AT_ONE_COMMIT_IN(2, 10);
+    AT_ONE_COMMIT_IN(4, 10);
     NEEDS_COMPILER();
     for (int i = 0; i < argc; i++)
         argv[i] = (char *)(uintptr_t)words[i];
@@ -89,7 +89,7 @@ static void test_timed(void **state)
         {"qm_bench_read", "tables", "launches of the kernel that reads the cache full"},
     };
     (void)state;
-    AT_ONE_COMMIT_IN(2, 11);
+    AT_ONE_COMMIT_IN(4, 11);
     NEEDS_COMPILER();
     clear();
     assert_int_equal(RUN("adamw_f32", "--only", "speed,tables", TIMED), 0);
@@ -116,7 +116,7 @@ static void test_timed(void **state)
 static void test_folds(void **state)
 {
     (void)state;
-    AT_ONE_COMMIT_IN(2, 12);
+    AT_ONE_COMMIT_IN(4, 12);
     NEEDS_COMPILER();
     for (int i = 0; i < WAYS; i++) {
         if (!is_one_drawn_in(5, i))
@@ -136,7 +136,7 @@ static void test_parts(void **state)
     static const char *const recipes[] = {"adamw_f32", "adamw4_ao", "adamw4_lpmm", "adamw8_bnb"};
     static const char *const only[] = {"speed", "tables"};
     (void)state;
-    AT_ONE_COMMIT_IN(2, 13);
+    AT_ONE_COMMIT_IN(4, 13);
     NEEDS_COMPILER();
     for (int i = 0; i < WAYS; i++)
         for (int k = 0; k < 3 && ways[i].done != STAND_IN_DONE_later; k++) {
@@ -163,7 +163,7 @@ static void test_quick(void **state)
 {
     static const float quick[] = {0.0f, 0.01f, 0.3f, 0.7f};
     (void)state;
-    AT_ONE_COMMIT_IN(2, 16);
+    AT_ONE_COMMIT_IN(4, 16);
     NEEDS_COMPILER();
     for (size_t i = 0; i < sizeof quick / sizeof *quick; i++) {
         clear();
@@ -180,7 +180,7 @@ static void test_shifted(void **state)
 {
     static const float shares[] = {1e-6f, 0.002f, 0.3f, 0.5f};
     (void)state;
-    AT_ONE_COMMIT_IN(2, 14);
+    AT_ONE_COMMIT_IN(4, 14);
     NEEDS_COMPILER();
     for (int i = 0; i < 2 * (int)(sizeof shares / sizeof *shares); i++) {
         if (i != 0 && i != 7 && !is_drawn(i))
@@ -202,7 +202,7 @@ static void test_outside(void **state)
     static const int places[] = {0, 8, 32, 255, -1, -4, -256};
     static const char *const recipes[] = {"adamw_f32", "adamw4_ao", "adafactor8_026"};
     (void)state;
-    AT_ONE_COMMIT_IN(2, 15);
+    AT_ONE_COMMIT_IN(4, 15);
     NEEDS_COMPILER();
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         for (int k = 0; k < 2; k++) {
@@ -230,7 +230,7 @@ static void test_outside(void **state)
 static void test_idle(void **state)
 {
     (void)state;
-    AT_ONE_COMMIT_IN(2, 17);
+    AT_ONE_COMMIT_IN(4, 17);
     NEEDS_COMPILER();
     clear();
     stand_in_card.is_idle = 1;
@@ -248,7 +248,7 @@ static void test_mute(void **state)
         "failed: implausible: two copies of the same 4096 bytes of the device differ",
         "failed: implausible: two copies of the same 256 bytes of the device differ"};
     (void)state;
-    AT_ONE_COMMIT_IN(2, 18);
+    AT_ONE_COMMIT_IN(4, 18);
     NEEDS_COMPILER();
     for (int i = 0; i < 2; i++) {
         clear();
@@ -302,7 +302,7 @@ static void test_wrong(void **state)
     const char *seed = getenv("QM_TEST_SEED");
     uint64_t drawn = seed ? strtoull(seed, NULL, 0) : 1;
     (void)state;
-    AT_ONE_COMMIT_IN(2, 19);
+    AT_ONE_COMMIT_IN(4, 19);
     NEEDS_COMPILER();
     for (size_t i = 0; i < sizeof wrongs / sizeof *wrongs; i++)
         for (size_t k = 0; k < ROWS; k++) {
@@ -329,7 +329,7 @@ static void test_wrong(void **state)
 static void test_long_reading(void **state)
 {
     (void)state;
-    AT_ONE_COMMIT_IN(2, 20);
+    AT_ONE_COMMIT_IN(4, 20);
     NEEDS_COMPILER();
     for (int i = 1; i <= 20; i++) {
         if (i > 2 && i < 19 && !is_drawn(i))
@@ -348,7 +348,7 @@ static void test_counter(void **state)
 {
     static const size_t bytes[] = {0, 4, 16};
     (void)state;
-    AT_ONE_COMMIT_IN(2, 21);
+    AT_ONE_COMMIT_IN(4, 21);
     NEEDS_COMPILER();
     for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
         char says[96];

@@ -30,7 +30,7 @@ static void test_whole(void **state)
     glob_t g;
     char pattern[96];
     (void)state;
-    AT_ONE_COMMIT_IN(2, 10);
+    AT_ONE_COMMIT_IN(4, 10);
     NEEDS_COMPILER();
     clear();
     assert_int_equal(RUN(FEW), 0);
@@ -82,7 +82,7 @@ static void test_each_call(void **state)
         {"cuDeviceGetAttribute", 3},
     };
     (void)state;
-    AT_ONE_COMMIT_IN(2, 11);
+    AT_ONE_COMMIT_IN(4, 11);
     NEEDS_COMPILER();
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         if (!is_drawn((int)i))
@@ -107,7 +107,7 @@ static void test_each_call(void **state)
 static void test_late(void **state)
 {
     (void)state;
-    AT_ONE_COMMIT_IN(2, 12);
+    AT_ONE_COMMIT_IN(4, 12);
     NEEDS_COMPILER();
     clear();
     stand_in_fault = (struct stand_in_fault){"cuLaunchKernel", 2, 50, 700, STAND_IN_LATE};
@@ -120,7 +120,7 @@ static void test_late(void **state)
 static void test_crash_and_hang(void **state)
 {
     (void)state;
-    AT_ONE_COMMIT_IN(2, 13);
+    AT_ONE_COMMIT_IN(4, 13);
     NEEDS_COMPILER();
     clear();
     stand_in_fault = (struct stand_in_fault){"cuLaunchKernel", 2, 9, 0, STAND_IN_CRASH};
@@ -152,7 +152,7 @@ static void test_crash_and_hang(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    AT_ONE_COMMIT_IN(2, 14);
+    AT_ONE_COMMIT_IN(4, 14);
     NEEDS_COMPILER();
     clear();
     stand_in_refuses = 2;
@@ -171,7 +171,7 @@ static void test_device_gone(void **state)
     size_t by[4];
     char first[1300];
     (void)state;
-    AT_ONE_COMMIT_IN(2, 15);
+    AT_ONE_COMMIT_IN(4, 15);
     NEEDS_COMPILER();
     clear();
     stand_in_fault = (struct stand_in_fault){"cuLaunchKernel", 2, 60, 0, STAND_IN_GONE};
@@ -196,7 +196,7 @@ static void test_time_over(void **state)
     struct qm_gpu_report r;
     int code, calls = 1, last = -1;
     (void)state;
-    AT_ONE_COMMIT_IN(2, 16);
+    AT_ONE_COMMIT_IN(4, 16);
     NEEDS_COMPILER();
     clear();
     assert_int_equal(RUN(FEW, "--seconds", "0.05"), 75);
@@ -226,7 +226,7 @@ static void test_time_over(void **state)
 static void test_signals(void **state)
 {
     (void)state;
-    AT_ONE_COMMIT_IN(2, 17);
+    AT_ONE_COMMIT_IN(4, 17);
     NEEDS_COMPILER();
     for (int kills = 0; kills < 2; kills++) {
         clear();
@@ -252,7 +252,7 @@ static void test_no_device(void **state)
                 {STAND_IN_HANG, 3, "no answer within the limit"},
                 {STAND_IN_CRASH, 3, "ended by signal 11"}};
     (void)state;
-    AT_ONE_COMMIT_IN(2, 18);
+    AT_ONE_COMMIT_IN(4, 18);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         clear();
         stand_in_fault = (struct stand_in_fault){"cuInit", 1, 1, 700, ends[i].how};
@@ -271,7 +271,7 @@ static void test_peers(void **state)
 {
     struct qm_gpu_report r;
     (void)state;
-    AT_ONE_COMMIT_IN(2, 19);
+    AT_ONE_COMMIT_IN(4, 19);
     NEEDS_COMPILER();
     clear();
     setenv("FAKE_SECONDS", "0.00390625", 1);
@@ -313,7 +313,7 @@ static void test_ahead(void **state)
     struct qm_gpu_options o = {.n_recipes = 2, .recipes = words, .has_only = 1, .quick = 1};
     struct qm_gpu_tasks tasks;
     (void)state;
-    AT_ONE_COMMIT_IN(3, 0);
+    AT_ONE_COMMIT_IN(5, 0);
     NEEDS_COMPILER();
     for (int i = 0; i < 2; i++)
         words[i] = (char *)(uintptr_t)recipes[i];
@@ -355,7 +355,7 @@ static void test_beside(void **state)
 {
     char a[128], b[128];
     (void)state;
-    AT_ONE_COMMIT_IN(2, 20);
+    AT_ONE_COMMIT_IN(4, 20);
     NEEDS_COMPILER();
     clear();
     assert_int_equal(RUN("adamw_f32", "--only", "speed", "--size", "0.008", "--rounds", "2"), 0);

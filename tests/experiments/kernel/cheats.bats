@@ -182,6 +182,7 @@ fails() {
 }
 
 @test "limits, signals, folder, umask, rounding: verdicts of their case, none ends the check" {
+    long 2
     kernel 1.0f "struct rlimit none = {0, 0};
         setrlimit(RLIMIT_NOFILE, &none);
         setrlimit(RLIMIT_CPU, &(struct rlimit){60, 60});"

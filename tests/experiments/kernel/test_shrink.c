@@ -54,7 +54,7 @@ static void number(struct qm_trial *t)
 static void scales_follow_the_first_element_of_their_block(void **state)
 {
     (void)state;
-    AT_ONE_COMMIT_IN(2, 10);
+    AT_ONE_COMMIT_IN(4, 10);
     struct qm_trial t = open_trial("adamw8_bnb", 1, 1, 700), u;
     int64_t map[300];
     number(&t);
@@ -84,7 +84,7 @@ static void scales_follow_the_first_element_of_their_block(void **state)
 static void rows_and_columns_keep_their_own_numbers(void **state)
 {
     (void)state;
-    AT_ONE_COMMIT_IN(2, 11);
+    AT_ONE_COMMIT_IN(4, 11);
     struct qm_trial t = open_trial("adafactor_hf", 2, 5, 7), u;
     struct qm_call c = qm_trial_call(&t, 0);
     struct qm_shape shape = {2, {2, 3}};
@@ -108,7 +108,7 @@ static void rows_and_columns_keep_their_own_numbers(void **state)
 static void what_stops_to_be_one_per_element_is_no_longer_mapped(void **state)
 {
     (void)state;
-    AT_ONE_COMMIT_IN(2, 12);
+    AT_ONE_COMMIT_IN(4, 12);
     struct qm_trial t = open_trial("shampoo_sgd_f32", 2, 6, 6), u;
     struct qm_call c = qm_trial_call(&t, 0);
     struct qm_shape shape = {2, {3, 6}};
@@ -131,7 +131,7 @@ static void what_stops_to_be_one_per_element_is_no_longer_mapped(void **state)
 static void calls_are_left_out_one_by_one(void **state)
 {
     (void)state;
-    AT_ONE_COMMIT_IN(2, 13);
+    AT_ONE_COMMIT_IN(4, 13);
     struct qm_trial t = open_trial("adamw4_ao", 1, 1, 130), u;
     int from[] = {1};
     number(&t);
@@ -149,7 +149,7 @@ static void other_beta2(struct qm_recipe *r) { r->hyper.beta2 = 0.95; }
 static void a_recorded_step_fails_as_it_did(void **state)
 {
     (void)state;
-    AT_ONE_COMMIT_IN(2, 14);
+    AT_ONE_COMMIT_IN(4, 14);
     struct qm_subject s = {.backend = &qm_backend_cpu};
     struct qm_tally tally;
     struct qm_trial t;
@@ -188,7 +188,7 @@ static void a_recorded_step_fails_as_it_did(void **state)
 static void a_variant_that_fails_is_printed(void **state)
 {
     (void)state;
-    AT_ONE_COMMIT_IN(2, 15);
+    AT_ONE_COMMIT_IN(4, 15);
     static struct qm_subject s = {.backend = &qm_backend_cpu};
     static struct qm_tally tally;
     struct qm_attempts attempts = {.subject = &s};
@@ -359,7 +359,7 @@ static void one_bug(const struct bug *b)
 static void every_bug_becomes_a_program_that_passes_once_mended(void **state)
 {
     (void)state;
-    AT_ONE_COMMIT_IN(2, 18);
+    AT_ONE_COMMIT_IN(4, 18);
     const char *only = getenv("BUG");
     for (size_t i = 0; i < sizeof bugs / sizeof *bugs; i++)
         if (!only || strcmp(only, bugs[i].name) == 0)
@@ -369,7 +369,7 @@ static void every_bug_becomes_a_program_that_passes_once_mended(void **state)
 static void a_right_kernel_gives_nothing_to_shrink(void **state)
 {
     (void)state;
-    AT_ONE_COMMIT_IN(2, 16);
+    AT_ONE_COMMIT_IN(4, 16);
     char source[128];
     snprintf(source, sizeof source, "%s/right.c", folder);
     char *text = text_of_template("adamw_f32.c");
@@ -389,7 +389,7 @@ static void a_right_kernel_gives_nothing_to_shrink(void **state)
 static void shrinking_is_deterministic(void **state)
 {
     (void)state;
-    AT_ONE_COMMIT_IN(2, 17);
+    AT_ONE_COMMIT_IN(4, 17);
     char source[128], out[128], *said[2];
     snprintf(source, sizeof source, "%s/beta.c", folder);
     snprintf(out, sizeof out, "%s/beta-repro.c", folder);

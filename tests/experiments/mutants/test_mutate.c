@@ -160,7 +160,7 @@ static void gate(void **state)
     static const char *const crash[] = {TEMPLATE, "mutant a rule: b\n", "- return 0;\n",
                                         "+ return *(volatile int *)0;\n", NULL};
     (void)state;
-    AT_ONE_COMMIT_IN(3, 10);
+    AT_ONE_COMMIT_IN(5, 10);
     assert_fault(fine, NULL);
     assert_fault(hidden, "sgdm8_bnb.a: false alarm");
     assert_fault(none, "sgdm8_bnb.a: survives everywhere");
@@ -177,7 +177,7 @@ static void unexplained(void **state)
                                         "+ *w = a->t > 1 ? *w - lr * s[i] : *w;\n", NULL};
     int with_reason = 0;
     (void)state;
-    AT_ONE_COMMIT_IN(3, 11);
+    AT_ONE_COMMIT_IN(5, 11);
     struct qm_matrix m = judged(lines);
     const struct qm_mutant_result *t = &m.result[1];
     assert_int_equal(t->cell[QM_MUTANT_REGIME_start].is, QM_CELL_killed);
@@ -195,7 +195,7 @@ static void equivalence(void **state)
                                         "- fmaf(*w, decay, d\n", "+ fmaf(*w, 2.0f * decay, d\n",
                                         NULL};
     (void)state;
-    AT_ONE_COMMIT_IN(3, 12);
+    AT_ONE_COMMIT_IN(5, 12);
     struct qm_matrix m = judged(lines);
     const struct qm_mutant_result *base = &m.result[0], *t = &m.result[1];
     assert_int_equal(m.n_faults, 0);
