@@ -32,6 +32,8 @@
  *     c2; multiply by lr, and what multiplies it, before or after dividing
  * Another rule or format, to be judged with another --as:
  *   - scalars (1 - b, b^t, corrections) in float32 where the rule forms them in double
+ *   - float32 or double where the rule itself rounds to a narrower format (Muon's iteration and
+ *     step in bfloat16)
  *   - eps without sqrt(c2) where c2 is taken into the step
  *   - decay after the step instead of before it
  *   - approximate division, roots and exponentials

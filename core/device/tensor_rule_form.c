@@ -68,7 +68,9 @@ qm_status qm_tensor_rule_recipe(const struct qm_recipe *r, int i, const struct q
     return QM_OK;
 }
 
-qm_status qm_tensor_rule_form(const struct qm_recipe *r, int i, const struct qm_shape *shape,
+/* The form of the recipe of qm_tensor_rule_recipe.  *is_needed: 0 for a slot that the rule changes
+ * in place, or that this tensor does not have. */
+static qm_status form_of_slot(const struct qm_recipe *r, int i, const struct qm_shape *shape,
                               enum qm_dtype grad, struct qm_step_form *out, int *is_needed)
 {
     struct qm_recipe one;
@@ -87,7 +89,7 @@ qm_status qm_recipe_form(const struct qm_recipe *r, int part, const struct qm_sh
     if (!r->rule->tensor)
         return part == 0 ? qm_step_form(r, shape, grad, out) : QM_OK;
     for (int i = QM_TENSOR_RULE_BODY; i < r->rule->n_slots; i++) {
-        QM_TRY(qm_tensor_rule_form(r, i, shape, grad, out, &is_needed));
+        QM_TRY(form_of_slot(r, i, shape, grad, out, &is_needed));
         if (is_needed && left-- == 0) {
             *is_there = 1;
             return QM_OK;

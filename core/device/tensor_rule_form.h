@@ -15,11 +15,6 @@ enum { QM_TENSOR_RULE_BODY = -1 };
 qm_status qm_tensor_rule_recipe(const struct qm_recipe *r, int i, const struct qm_shape *shape,
                                 struct qm_recipe *out, struct qm_shape *slot);
 
-/* The form of that recipe.  *is_needed: 0 for a slot that the rule changes in place, or that this
- * tensor does not have. */
-qm_status qm_tensor_rule_form(const struct qm_recipe *r, int i, const struct qm_shape *shape,
-                              enum qm_dtype grad, struct qm_step_form *out, int *is_needed);
-
 /* Form number `part` of any recipe; *is_there: 0 beyond the last.  An elementwise rule has one
  * form, a tensor rule those that are needed; part 0 is always there. */
 qm_status qm_recipe_form(const struct qm_recipe *r, int part, const struct qm_shape *shape,

@@ -3,7 +3,8 @@
 
 enum { CELL = 65536 }; /* places that one cell of the table covers */
 
-int qm_edge_lut_index(float y)
+/* z of y, exactly, for |y| <= QM_EDGE_LUT_LIMIT. */
+static int edge_lut_index(float y)
 {
     double z = floor(128.0 * (double)QM_EDGE_LUT_SLOPE * (double)y); /* the product is exact */
     return (int)(z + 128.0 * (double)QM_EDGE_LUT_OFFSET);
@@ -17,7 +18,7 @@ void qm_edge_lut_build(const float *edge, int n, struct qm_edge_lut *t)
         k++;
     for (int cell = 0; cell < QM_EDGE_LUT_CELLS; cell++) {
         int is_there = k < n - 1 && edge[k] <= QM_EDGE_LUT_LIMIT;
-        int place = is_there ? qm_edge_lut_index(edge[k]) - cell * CELL : CELL;
+        int place = is_there ? edge_lut_index(edge[k]) - cell * CELL : CELL;
         t->base[cell] = (uint8_t)(place < CELL ? k : k - 1); /* every place is >= 0 */
         t->edge_high[cell] = (uint8_t)(place < CELL ? place >> 8 : 0);
         t->edge_low[cell] = (uint8_t)(place < CELL ? place & 255 : 0);
@@ -27,7 +28,7 @@ void qm_edge_lut_build(const float *edge, int n, struct qm_edge_lut *t)
             return;
         k++;
         if (k < n - 1 && edge[k] <= QM_EDGE_LUT_LIMIT &&
-            qm_edge_lut_index(edge[k]) < (cell + 1) * CELL)
+            edge_lut_index(edge[k]) < (cell + 1) * CELL)
             return;
     }
     t->usable = 1;

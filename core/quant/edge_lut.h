@@ -36,7 +36,4 @@ struct qm_edge_lut {
  * 1, +Inf if there is none. */
 void qm_edge_lut_build(const float *edge, int n, struct qm_edge_lut *t);
 
-/* z of y, exactly, for |y| <= QM_EDGE_LUT_LIMIT. */
-int qm_edge_lut_index(float y);
-
 #endif

@@ -71,19 +71,12 @@ struct qm_adafactor8 {
 /* A step's scalars and geometry; the tensor may have no element. */
 struct qm_adafactor8 qm_adafactor8_open(const struct qm_tensor_rule_args *w);
 
-/* The geometry alone, which says which slots there are. */
-void qm_adafactor8_shape(struct qm_adafactor8 *a, const struct qm_hyper *h,
-                         const struct qm_shape *shape);
-
 /* out = the gradient as the averages take it in: its sign turned, and 0 where it is not finite, if
  * the source does so. */
 void qm_adafactor8_gradients(const struct qm_adafactor8 *a, int sanitized, float *out);
 
-/* The average of squares in a slot takes in fresh[n] + add. */
-void qm_adafactor8_squares(const struct qm_adafactor8 *a, enum qm_adafactor8_slot slot,
-                           const float *fresh, int64_t n, float add);
-
-/* The same for the squares of x[n], whose sign is turned first if `turns`. */
+/* The average of squares in a slot takes in x[n]^2 + add, of an x whose sign is turned first if
+ * `turns`. */
 void qm_adafactor8_squares_of(const struct qm_adafactor8 *a, enum qm_adafactor8_slot slot,
                               const float *x, int64_t n, int turns, float add);
 

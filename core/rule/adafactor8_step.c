@@ -31,12 +31,12 @@ static struct qm_sweep square_of(const struct qm_adafactor8 *a, enum qm_adafacto
         .x = {a->w->slot[slot]}};
 }
 
-void qm_adafactor8_squares(const struct qm_adafactor8 *a, enum qm_adafactor8_slot slot,
-                           const float *fresh, int64_t n, float add)
+/* The average of squares in a slot takes in fresh[n] + add. */
+static void adafactor8_squares(const struct qm_adafactor8 *a, enum qm_adafactor8_slot slot,
+                               const float *fresh, int64_t n, float add)
 {
     struct qm_sweep m = square_of(a, slot, add);
-    m.n = n;
-    m.x[1] = QM_AT(fresh);
+    m.n = n, m.x[1] = QM_AT(fresh);
     qm_sweep_run(QM_SWEEP_adafactor8_square, &m);
 }
 
@@ -133,8 +133,8 @@ static qm_status factor_states(const struct qm_adafactor8 *a, struct qm_term t,
     if (st == QM_OK && means)
         st = reopen(a, means, r, r + n_rows);
     if (st == QM_OK) {
-        qm_adafactor8_squares(a, row, r, n_rows, add);
-        qm_adafactor8_squares(a, col, r + n_rows, n_cols, add);
+        adafactor8_squares(a, row, r, n_rows, add);
+        adafactor8_squares(a, col, r + n_rows, n_cols, add);
     }
     qm_tensor_rule_free(room);
     return st;

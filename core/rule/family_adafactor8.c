@@ -7,8 +7,9 @@
 
 /* ---- scalars and geometry ------------------------------------------------------------------- */
 
-void qm_adafactor8_shape(struct qm_adafactor8 *a, const struct qm_hyper *h,
-                         const struct qm_shape *shape)
+/* The geometry alone, which says which slots there are. */
+static void adafactor8_shape(struct qm_adafactor8 *a, const struct qm_hyper *h,
+                             const struct qm_shape *shape)
 {
     int last = shape->rank - 1;
     a->h = h;
@@ -33,7 +34,7 @@ struct qm_adafactor8 qm_adafactor8_open(const struct qm_tensor_rule_args *w)
 {
     struct qm_adafactor8 a = {.w = w};
     const struct qm_hyper *h = w->s->hyper;
-    qm_adafactor8_shape(&a, h, w->shape);
+    adafactor8_shape(&a, h, w->shape);
     a.is_024 = w->s->flag[QM_ADAFACTOR8_RELEASE] >= 24;
     a.is_025 = w->s->flag[QM_ADAFACTOR8_RELEASE] >= 25;
     a.is_026 = w->s->flag[QM_ADAFACTOR8_RELEASE] >= 26;
@@ -70,7 +71,7 @@ static void slot_shape(const struct qm_hyper *h, int i, const struct qm_shape *p
                        struct qm_shape *out)
 {
     struct qm_adafactor8 a = {.w = NULL};
-    qm_adafactor8_shape(&a, h, param);
+    adafactor8_shape(&a, h, param);
     int64_t side = a.is_right ? a.rows : a.cols, low = a.rank * side;
     int64_t rows = a.is_apollo ? (a.is_right ? a.rows : a.rank) : a.batch * a.rows;
     int64_t cols = a.is_apollo ? (a.is_right ? a.rank : a.cols) : a.batch * a.cols;

@@ -13,7 +13,7 @@ static double mean(const struct qm_rmse *r, double logs)
 }
 
 double qm_rmse_judged(const struct qm_rmse *r) { return mean(r, r->judged); }
-double qm_rmse_plain(const struct qm_rmse *r) { return mean(r, r->plain); }
+static double rmse_plain(const struct qm_rmse *r) { return mean(r, r->plain); }
 double qm_rmse_ratio(const struct qm_rmse *r) { return mean(r, r->judged - r->plain); }
 
 void qm_rmse_merge(struct qm_rmse *into, const struct qm_rmse *from)
@@ -46,7 +46,7 @@ static json_t *entry(const struct qm_rmse *r)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:I}", "ratio", qm_json_number(qm_rmse_ratio(r)),
                      "worst", qm_json_number(r->steps ? r->worst : (double)NAN), "rmse",
-                     qm_json_number(qm_rmse_judged(r)), "float32", qm_json_number(qm_rmse_plain(r)),
+                     qm_json_number(qm_rmse_judged(r)), "float32", qm_json_number(rmse_plain(r)),
                      "steps", (json_int_t)r->steps);
 }
 

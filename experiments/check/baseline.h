@@ -28,7 +28,6 @@ struct qm_rmse {
 
 /* Geometric means over the steps, and their quotient; NaN where there are no steps. */
 double qm_rmse_judged(const struct qm_rmse *r);
-double qm_rmse_plain(const struct qm_rmse *r);
 double qm_rmse_ratio(const struct qm_rmse *r);
 
 void qm_rmse_merge(struct qm_rmse *into, const struct qm_rmse *from);

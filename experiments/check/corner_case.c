@@ -48,7 +48,10 @@ static void pair_at(const struct qm_domain *d, uint64_t turn, struct special pai
     special_at(d, first + 1 + (int)at, &pair[1]);
 }
 
-void qm_domain_near_one(const struct qm_domain *d, struct qm_domain_source *s, struct qm_case *c)
+/* Gives beta2, and some other weights of averages, values 1 - 2^-k, where the
+ * corrections of the first steps are differences of nearly equal numbers. */
+static void domain_near_one(const struct qm_domain *d, struct qm_domain_source *s,
+                            struct qm_case *c)
 {
     static const int betas[] = {QM_HYPER_beta1, QM_HYPER_beta2, QM_HYPER_beta3, QM_HYPER_momentum};
     enum { LEAST = 5, MOST = 30 };
@@ -115,7 +118,7 @@ static struct qm_case candidate(const struct qm_domain *d, struct qm_domain_sour
     }
     if (qm_domain_one_in(s, 4)) {
         c.t = 1 + qm_domain_below(s, FEW_STEPS);
-        qm_domain_near_one(d, s, &c);
+        domain_near_one(d, s, &c);
     }
     if (qm_domain_one_in(s, 4))
         give_modes(d, s, &c);

@@ -133,10 +133,6 @@ struct qm_case qm_extreme_case(const struct qm_domain *d, struct qm_domain_sourc
 struct qm_case qm_corner_case(const struct qm_domain *d, struct qm_domain_source *s,
                               int64_t number);
 
-/* corner_case.c.  Gives beta2, and some other weights of averages, values 1 - 2^-k, where the
- * corrections of the first steps are differences of nearly equal numbers. */
-void qm_domain_near_one(const struct qm_domain *d, struct qm_domain_source *s, struct qm_case *c);
-
 /* small_case.c.  Draws small case number `number` = 0, 1, ...: settings crossed, states of whole
  * blocks at the ends of formats, parameters at the lower end of theirs. */
 struct qm_case qm_small_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t number);

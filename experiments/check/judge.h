@@ -168,16 +168,13 @@ struct qm_judge_watch {
     const struct qm_domain *domain;
 };
 
-/* Runs n cases on all threads; the result equals a run in order. */
-qm_status qm_judge_cases(const struct qm_subject *s, const struct qm_case *cases, int n,
-                         uint64_t seed, struct qm_tally *t, struct qm_judge_watch watch);
-
 /* Draws cases first, ..., first + n - 1 of the seed from the domain and runs them.  watch.domain is
  * d. */
 qm_status qm_judge_drawn(const struct qm_subject *s, const struct qm_domain *d, int64_t first,
                          int n, uint64_t seed, struct qm_tally *t, struct qm_judge_watch watch);
 
-/* Runs cases first, first + stride, ... of the core as qm_judge_cases does. */
+/* Runs cases first, first + stride, ... of the core on all threads; the result equals a run in
+ * order. */
 qm_status qm_judge_list(const struct qm_subject *s, int first, int stride, uint64_t seed,
                         struct qm_tally *t, struct qm_judge_watch watch);
 

@@ -110,10 +110,11 @@ static struct turn *turns_of(const struct qm_case *cases, int n)
     return t;
 }
 
-/* Every case has its own tally, and the tallies are merged in order, so the number of threads does
- * not change the result.  The second plan of a case uses two threads of its own: two levels. */
-qm_status qm_judge_cases(const struct qm_subject *s, const struct qm_case *cases, int n,
-                         uint64_t seed, struct qm_tally *t, struct qm_judge_watch watch)
+/* Runs n cases on all threads; the result equals a run in order: every case has its own tally, and
+ * the tallies are merged in order.  The second plan of a case uses two threads of its own: two
+ * levels. */
+static qm_status judge_cases(const struct qm_subject *s, const struct qm_case *cases, int n,
+                             uint64_t seed, struct qm_tally *t, struct qm_judge_watch watch)
 {
     struct qm_tally *part = calloc((size_t)(n > 0 ? n : 1), sizeof *part);
     struct turn *turn = turns_of(cases, n);
@@ -167,7 +168,7 @@ qm_status qm_judge_list(const struct qm_subject *s, int first, int stride, uint6
         return qm_fail(QM_NO_MEMORY, "the list of cases");
     for (int i = first; i < qm_case_count(); i += stride)
         cases[n++] = qm_case_at(i);
-    qm_status st = qm_judge_cases(s, cases, n, seed, t, watch);
+    qm_status st = judge_cases(s, cases, n, seed, t, watch);
     free(cases);
     return st;
 }
@@ -181,7 +182,7 @@ qm_status qm_judge_drawn(const struct qm_subject *s, const struct qm_domain *d, 
     for (int i = 0; i < n; i++)
         cases[i] = qm_domain_draw(d, seed, first + i);
     watch.domain = d;
-    qm_status st = qm_judge_cases(s, cases, n, seed, t, watch);
+    qm_status st = judge_cases(s, cases, n, seed, t, watch);
     free(cases);
     return st;
 }

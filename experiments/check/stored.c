@@ -80,9 +80,11 @@ static int rounded(const struct qm_stored *f, double x, double (*how)(double))
     return rank_of(f, how(x * two_to(-k)) * two_to(k));
 }
 
-int qm_stored_near(const struct qm_stored *f, double x) { return rounded(f, x, rint); }
-int qm_stored_floor(const struct qm_stored *f, double x) { return rounded(f, x, floor); }
-int qm_stored_ceil(const struct qm_stored *f, double x) { return rounded(f, x, ceil); }
+/* Rank of the number nearest to x (ties to even), of the largest not above x, and of the least not
+ * below x; 0 for NaN. */
+static int stored_near(const struct qm_stored *f, double x) { return rounded(f, x, rint); }
+static int stored_floor(const struct qm_stored *f, double x) { return rounded(f, x, floor); }
+static int stored_ceil(const struct qm_stored *f, double x) { return rounded(f, x, ceil); }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
@@ -107,7 +109,7 @@ void qm_stored_put(const struct qm_stored *f, void *p, int64_t i, double x)
         ((float *)p)[i] = (float)x;
         return;
     }
-    int rank = qm_stored_near(f, x);
+    int rank = stored_near(f, x);
     uint32_t bits = (uint32_t)(rank < 0 ? -rank : rank) | (uint32_t)(rank < 0)
                                                               << (8 * f->bytes - 1);
     for (int k = 0; k < f->bytes; k++)
@@ -144,9 +146,9 @@ double qm_stored_seen(const struct qm_stored *f, const void *p, const void *resi
 static void count_up(const struct qm_stored *f, int rank, double low, double high,
                      struct qm_tally *t)
 {
-    int below = qm_stored_floor(f, low), above = qm_stored_ceil(f, high);
+    int below = stored_floor(f, low), above = stored_ceil(f, high);
     double gap = value_of(f, above) - value_of(f, below), share;
-    int near = qm_stored_near(f, 0.5 * (low + high));
+    int near = stored_near(f, 0.5 * (low + high));
     double at = value_of(f, near), step = value_of(f, above) - at;
     if (low <= at && at <= high && isfinite(step) && above <= near + 1) {
         step = above > near ? step : value_of(f, near + 1) - at;
@@ -166,10 +168,10 @@ static enum qm_verdict judge_rank(const struct qm_stored *f, int rank, double wa
                                   double high, struct qm_tally *t)
 {
     if (f->write != QM_WRITE_stoch)
-        return qm_verdict_code(rank, qm_stored_near(f, want), qm_stored_near(f, low),
-                               qm_stored_near(f, high));
+        return qm_verdict_code(rank, stored_near(f, want), stored_near(f, low),
+                               stored_near(f, high));
     count_up(f, rank, low, high, t);
-    return qm_verdict_code(rank, rank, qm_stored_floor(f, low), qm_stored_ceil(f, high));
+    return qm_verdict_code(rank, rank, stored_floor(f, low), stored_ceil(f, high));
 }
 
 /* The residual's integer for r, in units of half the spacing: r * most, rounded half away from
@@ -191,8 +193,8 @@ static enum qm_verdict judge_residual(const struct qm_stored *f, const void *res
         high += QM_U * fabs(high - w) - w;
         if (!isfinite(w) || !isfinite(low) || !isfinite(high))
             low = high = want = w = 0.0;
-        return qm_verdict_code(rank_at(f, residual, i), qm_stored_near(f, want - w),
-                               qm_stored_near(f, low), qm_stored_near(f, high));
+        return qm_verdict_code(rank_at(f, residual, i), stored_near(f, want - w),
+                               stored_near(f, low), stored_near(f, high));
     }
     int most = most_steps(f), at = steps_at(f, residual, i);
     if (!isfinite(w))
@@ -230,7 +232,7 @@ enum qm_verdict qm_stored_judge(const struct qm_stored_array *a, int64_t i, doub
     enum qm_verdict is = isnan(got) ? QM_VERDICT_WRONG : judge_rank(f, rank, want, low, high, t);
     if (is >= QM_VERDICT_OFF_BY_ONE)
         snprintf(text, QM_STORED_TEXT, "is stored as %a, want %a of %a within %.3g", got,
-                 value_of(f, qm_stored_near(f, want)), want, error);
+                 value_of(f, stored_near(f, want)), want, error);
     if (is >= QM_VERDICT_OFF_BY_ONE || !f->residual_bytes)
         return is;
     enum qm_verdict rest = judge_residual(f, residual, i, got, want, low, high);

@@ -29,12 +29,6 @@ struct qm_stored qm_stored_of(const struct qm_param *p);
 /* The format as oracle/bound/bound.h describes it. */
 struct qm_float_format qm_stored_grid(const struct qm_stored *f);
 
-/* Rank of the number nearest to x (ties to even), of the largest not above x, and of the least not
- * below x; 0 for NaN. */
-int qm_stored_near(const struct qm_stored *f, double x);
-int qm_stored_floor(const struct qm_stored *f, double x);
-int qm_stored_ceil(const struct qm_stored *f, double x);
-
 /* The float32 value of element i as the rule sees it, with its residual. */
 double qm_stored_seen(const struct qm_stored *f, const void *p, const void *residual, int64_t i);
 

@@ -424,12 +424,15 @@ static qm_status analyze_file(struct options *o, const char *path, int *matched,
 static qm_status no_tensor(const struct options *o)
 {
     struct qm_file *f;
-    if (!o->filter)
-        return qm_fail(QM_NO_MATCH, "%s: no tensors", o->path[0]);
+    char remark[QM_FILE_REMARK];
     QM_TRY(qm_file_open(o->path[0], &f));
+    int has_remark = qm_file_remark(f, remark);
     qm_status st =
-        qm_fail(QM_NO_MATCH, "no tensor matches '%s' (the first of %d is '%s')", o->filter,
-                qm_file_count(f), qm_file_count(f) ? qm_file_entry(f, 0)->name : "");
+        o->filter
+            ? qm_fail(QM_NO_MATCH, "no tensor matches '%s' (the first of %d is '%s')", o->filter,
+                      qm_file_count(f), qm_file_count(f) ? qm_file_entry(f, 0)->name : "")
+            : qm_fail(QM_NO_MATCH, "%s: no tensors%s%s", o->path[0], has_remark ? "; " : "",
+                      has_remark ? remark : "");
     qm_file_close(f);
     return st;
 }

@@ -188,7 +188,8 @@ static char *remarks(const json_t *of)
     return all;
 }
 
-/* Lists what file number k adds.  Where there is only one it stays open. */
+/* Lists what file number k adds.  Where there is only one it stays open.  QM_NO_MATCH: the only
+ * file adds nothing; the error says what of it was left out, and no note does. */
 static qm_status list_file(const struct options *o, int k, struct import *m)
 {
     const char *path = o->path[k];
@@ -199,7 +200,11 @@ static qm_status list_file(const struct options *o, int k, struct import *m)
     for (int i = 0; st == QM_OK && i < qm_file_count(f); i++)
         if (qm_name_matches(qm_file_entry(f, i)->name, o->filter))
             st = add_entry(f, path, i, m);
-    if (qm_file_remark(f, remark))
+    int has_remark = qm_file_remark(f, remark);
+    if (st == QM_OK && o->n_paths == 1 && m->n == 0)
+        st = qm_fail(QM_NO_MATCH, "%s: no tensor%s%s%s%s", path, o->filter ? " matches " : "",
+                     o->filter ? o->filter : "", has_remark ? "; " : "", has_remark ? remark : "");
+    else if (has_remark)
         qm_note_remark(path, remark);
     if (st == QM_OK && qm_file_left_out(f, remark, sizeof remark))
         st = remember(m->left_out, path, remark);

@@ -149,8 +149,13 @@ static error_t option(int key, char *arg, struct argp_state *state)
 
 static void advance(void *of, int64_t floats) { qm_progress_add(of, floats, 0); }
 
-qm_status qm_prove_routine(const struct qm_routine_name *name, const struct qm_prove_options *o,
-                           json_t **out, int *holds)
+/* Proves one routine of this program over the floats from o->from to o->to.  *out gets an object
+ * of what was found, which the caller releases (json_decref); *holds 0: the routine violates one
+ * of its claims, which is no error.  QM_BAD_ARG: the round is not meant to be nearest, or
+ * backend emu is to take more than 2^26 floats; QM_CHECK_FAILED: a code decodes to another value
+ * than its definition's; QM_SKIPPED: there is no GPU; QM_NO_MEMORY. */
+static qm_status prove_routine(const struct qm_routine_name *name, const struct qm_prove_options *o,
+                               json_t **out, int *holds)
 {
     struct qm_routine *r = calloc(1, sizeof *r);
     struct qm_record record = {0};
@@ -190,7 +195,7 @@ static qm_status prove_names(const char *word, const struct qm_prove_options *o,
     for (int i = 0; i < names.n && st == QM_OK; i++) {
         json_t *one = NULL;
         int holds = 0;
-        st = qm_prove_routine(&names.at[i], o, &one, &holds);
+        st = prove_routine(&names.at[i], o, &one, &holds);
         if (st == QM_OK)
             json_array_append_new(all, one);
         *failed |= !holds;

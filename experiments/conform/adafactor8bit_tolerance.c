@@ -149,7 +149,9 @@ int64_t qm_adafactor8_row_of(const struct qm_adafactor8_recorded *s, int64_t t)
     return s->kept ? -1 : t - 1;
 }
 
-double qm_adafactor8_kept_of(const struct qm_adafactor8_replay *r, int64_t t)
+/* The size of what step t keeps of the largest float32 momentum before it, which the update may
+ * cancel, so that the momentum is off by its share, too; 0 of codes. */
+static double adafactor8_kept_of(const struct qm_adafactor8_replay *r, int64_t t)
 {
     const struct qm_adafactor8_recorded *s = &r->slot[QM_ADAFACTOR8_M];
     if (s->codes || !s->values || t < 2 || qm_adafactor8_row_of(s, t - 1) < 0)
@@ -161,7 +163,7 @@ double qm_adafactor8_kept_of(const struct qm_adafactor8_replay *r, int64_t t)
 double qm_adafactor8_average_off(const struct qm_adafactor8_replay *r, int64_t t)
 {
     const struct qm_adafactor8_recorded *s = &r->slot[QM_ADAFACTOR8_M];
-    double kept = qm_adafactor8_kept_of(r, t);
+    double kept = adafactor8_kept_of(r, t);
     if (kept == 0.0 || qm_adafactor8_row_of(s, t) < 0)
         return 0.0;
     double now = qm_match_largest(s->values + qm_adafactor8_row_of(s, t) * s->n, s->n);

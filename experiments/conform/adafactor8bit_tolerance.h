@@ -110,10 +110,8 @@ int qm_adafactor8_channels_off(struct qm_conform *c, struct qm_adafactor8_replay
 /* Row of the values after step t (from 1), or -1. */
 int64_t qm_adafactor8_row_of(const struct qm_adafactor8_recorded *s, int64_t t);
 
-/* The size of what step t keeps of the largest float32 momentum before it, which the update may
- * cancel, so that the momentum is off by its share, too; 0 of codes.  _average_off: the relative
- * error that this adds to the step. */
-double qm_adafactor8_kept_of(const struct qm_adafactor8_replay *r, int64_t t);
+/* The relative error of step t that comes of what it keeps of the momentum before it, which the
+ * update may cancel; 0 where the momentum is codes. */
 double qm_adafactor8_average_off(const struct qm_adafactor8_replay *r, int64_t t);
 
 /* What each of the n float32 numbers of slot i may be off by after step t, which were recorded: by

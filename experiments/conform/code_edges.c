@@ -7,7 +7,8 @@
 
 static const double U = 0x1p-24;
 
-struct qm_code_range qm_code_range_none(void) { return (struct qm_code_range){1, 0}; }
+/* A range of no code. */
+static struct qm_code_range code_range_none(void) { return (struct qm_code_range){1, 0}; }
 
 int qm_code_judge(struct qm_conform *c, const char *what, int64_t k, int64_t got, int64_t want,
                   struct qm_code_range range)
@@ -27,7 +28,7 @@ int qm_code_judge(struct qm_conform *c, const char *what, int64_t k, int64_t got
 static struct qm_code_range rounded(double at, double off, double top)
 {
     if (!isfinite(at) || !isfinite(off))
-        return qm_code_range_none();
+        return code_range_none();
     double low = ceil(at - off - 0.5), high = floor(at + off + 0.5);
     return (struct qm_code_range){(int64_t)fmin(fmax(low, 0.0), top),
                                   (int64_t)fmin(fmax(high, 0.0), top)};
@@ -38,7 +39,7 @@ struct qm_code_range qm_code_range_table(const struct qm_codec *codec, double x,
 {
     double at = x / scale, by = off / fabs(scale) + 3.0 * U * fabs(at);
     if (!isfinite(at) || !isfinite(by))
-        return qm_code_range_none();
+        return code_range_none();
     return (struct qm_code_range){qm_code_of(codec, (float)(at - by), 0),
                                   qm_code_of(codec, (float)(at + by), 0)};
 }
@@ -59,10 +60,10 @@ struct qm_code_range qm_code_range_log(const struct qm_codec *codec, double x, d
                             high = log_place(x + off, span, &of_high);
     (void)codec;
     if (!(span > 0.0))
-        return qm_code_range_none();
+        return code_range_none();
     struct qm_code_range a = rounded(low, of_low, 255.0), b = rounded(high, of_high, 255.0);
     if (a.low > a.high || b.low > b.high)
-        return qm_code_range_none();
+        return code_range_none();
     return (struct qm_code_range){a.low, b.high};
 }
 
@@ -70,7 +71,7 @@ struct qm_code_range qm_code_range_adaptive(double x, double span, double low, i
 {
     double most = (double)(levels - 2);
     if (!(x > 0.0) || !(span > 0.0))
-        return qm_code_range_none();
+        return code_range_none();
     double l = log2(fmax(x, (double)1e-38f)), at = (l - low) / span * most;
     double error = 4.0 * U * fabs(l) / span * most + 3.0 * U * fabs(at);
     struct qm_code_range r = rounded(at, error, most);
@@ -116,11 +117,11 @@ static int is_of_ones(const struct qm_quantile_number *a, int64_t want)
 struct qm_code_range qm_code_range_quantile(const struct qm_quantile_number *a, int64_t want)
 {
     if (a->alpha == 1.0 && a->off > 0.0)
-        return is_of_ones(a, want) ? (struct qm_code_range){want, want} : qm_code_range_none();
+        return is_of_ones(a, want) ? (struct qm_code_range){want, want} : code_range_none();
     double top = (double)a->top, of_low, of_high, from = fmax(a->x - a->off, 0.0);
     double high = power_of(a, from, &of_high), low = power_of(a, a->x + a->off, &of_low);
     if (!isfinite(low) || isnan(high) || (a->off == 0.0 && !isfinite(high)))
-        return qm_code_range_none();
+        return code_range_none();
     low -= of_low;
     high += isfinite(high) ? of_high : 0.0;
     if (!a->is_unbiased) { /* the sum with the draw is rounded, too */
@@ -229,7 +230,7 @@ void qm_run_judge_codes(struct qm_conform *c, const struct qm_run *run,
         struct qm_code_range r = run->within.range(codec, x, by + w->of_l2[k], scale);
         int64_t got = place_of(codec, codes[k]); /* one that the sign of x moved is out of it */
         if (got < r.low || got > r.high)
-            r = qm_code_range_none();
+            r = code_range_none();
         off += qm_code_judge(c, what, k, got, place_of(codec, want[k]), r);
     }
     qm_match_count(c, what, off, n);

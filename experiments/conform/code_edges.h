@@ -16,9 +16,6 @@ struct qm_code_range {
     int64_t low, high;
 };
 
-/* A range of no code. */
-struct qm_code_range qm_code_range_none(void);
-
 /* The case differs where `want` is neither `got` nor within the range.  1: the code is off, which
  * its error explains. */
 int qm_code_judge(struct qm_conform *c, const char *what, int64_t k, int64_t got, int64_t want,

@@ -35,13 +35,13 @@ struct qm_narrow_span qm_narrow_span_single(struct qm_narrow_span r)
     return r;
 }
 
-double qm_span_bf16(double x) { return (double)qm_bf16_to_float(qm_float_to_bf16((float)x)); }
+static double span_bf16(double x) { return (double)qm_bf16_to_float(qm_float_to_bf16((float)x)); }
 
 /* A float32 result that is rounded to bfloat16. */
 struct qm_narrow_span qm_narrow_span_narrow(struct qm_narrow_span r)
 {
     r = qm_narrow_span_single(r);
-    return r.lo > r.hi ? r : (struct qm_narrow_span){qm_span_bf16(r.lo), qm_span_bf16(r.hi), r.nan};
+    return r.lo > r.hi ? r : (struct qm_narrow_span){span_bf16(r.lo), span_bf16(r.hi), r.nan};
 }
 
 /* The range of results x[n] of the ends of two ranges; of none where one of them is NaN alone. */
@@ -88,7 +88,7 @@ struct qm_narrow_span qm_narrow_span_quotient(struct qm_narrow_span a, struct qm
 /* A scalar that torch.add, mul or div takes: float32 in vectors, bfloat16 in scalar code. */
 struct qm_narrow_span qm_narrow_span_scalar(double x)
 {
-    const double either[2] = {(double)(float)x, qm_span_bf16(x)};
+    const double either[2] = {(double)(float)x, span_bf16(x)};
     return qm_narrow_span_of(either, 2);
 }
 

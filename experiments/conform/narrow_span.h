@@ -28,10 +28,9 @@ struct qm_narrow_span qm_narrow_span_one(double x);
 /* What lies between numbers of two ranges. */
 struct qm_narrow_span qm_narrow_span_either(struct qm_narrow_span a, struct qm_narrow_span b);
 
-/* A result in float32; a result that is rounded to bfloat16; a number in bfloat16. */
+/* A result in float32; a result that is rounded to bfloat16. */
 struct qm_narrow_span qm_narrow_span_single(struct qm_narrow_span r);
 struct qm_narrow_span qm_narrow_span_narrow(struct qm_narrow_span r);
-double qm_span_bf16(double x);
 
 /* Exact products, sums and quotients; no range of divisors has 0 inside. */
 struct qm_narrow_span qm_narrow_span_product(struct qm_narrow_span a, struct qm_narrow_span b);

@@ -307,13 +307,16 @@ static struct qm_run_tolerance tolerance(const struct qm_reference *r, int is_bf
     int is_decoupled = is_lion || rule[strlen(rule) - 1] == 'w';
     int is_nadam = strncmp(rule, "nadam", 5) == 0;
     int has_buffer = r->h.momentum > 0.0 || strcmp(rule, "sgdm") == 0; /* RMSprop and SGD */
-    double grows = fmax(1.0, r->h.momentum);  /* which of a buffer's old value it keeps */
+    double grows = fmax(1.0, r->h.momentum); /* which of a buffer's old value it keeps */
+    enum qm_run_takes third =
+        strcmp(r->f->takes, "smq") == 0 ? QM_TAKES_QUOTIENT : QM_TAKES_NOTHING;
     int has_moment = !is_lion && !has_buffer; /* where there is none, the gradient is it */
     if (r->is_gpu) /* nvcc contracts what it will, in float32 throughout */
         return (struct qm_run_tolerance){.param_relative = 0x1p-22,
                                          .param_of_step = 0x1p-18,
                                          .is_decoupled = is_decoupled,
                                          .value_relative = 0x1p-21,
+                                         .takes = {[2] = third},
                                          .value_largest = 0x1p-22};
     struct qm_run_tolerance narrow = {.param_relative = 0x1p-8 * (2 + is_decoupled + is_nadam),
                                       .param_of_step = 0x1p-4,
@@ -351,7 +354,8 @@ static struct qm_run_tolerance tolerance(const struct qm_reference *r, int is_bf
                                          .value_relative = has_buffer ? grows * 0x1p-21 : 0.0,
                                          .value_from = has_buffer ? 2 : 0,
                                          .param_of_values = has_buffer ? grows * 0x1p-21 : 0.0,
-                                         .slot = has_buffer ? 2 : 0};
+                                         .slot = has_buffer ? 2 : 0,
+                                         .takes = {[2] = third}};
     return (struct qm_run_tolerance){.param_relative = 0.0};
 }
 

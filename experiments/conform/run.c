@@ -98,20 +98,31 @@ static double of_l2(const struct qm_run *run, int i, int64_t row, int64_t n, int
     return isfinite(off) ? w->weight[i] * off : 0.0;
 }
 
-/* A float32 state: allowed are shares of the tensor's largest value and, of each element, of the
- * larger of its old and its new value. */
+/* What state i of element k may be off by in the step of a row, whose number is in slot i: a share
+ * of the larger of its old and its new value, or of a state that takes in a quotient of 5/4 of
+ * their sum, for that is up to as large as both and may cancel the old value.  5/4: in bfloat16,
+ * u = 2^-8, a quotient is 3 u off (its average of squares 2 u, of which the root has half, the
+ * root, the sum with eps), its sum with the old value u, and the one here u; others have 4 u. */
+static double state_off(const struct qm_run *run, int i, int64_t row, int64_t n, int64_t k)
+{
+    const struct qm_run_tolerance *w = &run->within;
+    const float *x = run->slot[i].values;
+    double now = size_of(x[row * n + k]), before = row > 0 ? size_of(x[(row - 1) * n + k]) : 0.0;
+    int is_quotient = i < 3 && w->takes[i] == QM_TAKES_QUOTIENT;
+    double of = is_quotient ? 1.25 * (before + now) : fmax(before, now);
+    return w->value_absolute + (i < w->value_from ? 0.0 : w->value_relative) * of +
+           of_l2(run, i, row, n, k);
+}
+
+/* A float32 state: allowed is a share of the tensor's largest value besides. */
 static void judge_values(struct qm_conform *c, const struct qm_run *run, struct scratch *s, int i,
                          int64_t row, const char *what)
 {
     const struct qm_run_slot *slot = &run->slot[i];
-    const float *want = slot->values + row * s->numel, *old = row > 0 ? want - s->numel : NULL;
-    double absolute =
-        run->within.value_absolute + run->within.value_largest * qm_match_largest(want, s->numel);
-    double relative = i < run->within.value_from ? 0.0 : run->within.value_relative;
+    const float *want = slot->values + row * s->numel;
+    double of_largest = run->within.value_largest * qm_match_largest(want, s->numel);
     for (int64_t k = 0; k < s->numel; k++) {
-        double before = old ? size_of(old[k]) : 0.0, now = size_of(want[k]);
-        s->allowed[k] =
-            absolute + relative * (before > now ? before : now) + of_l2(run, i, row, s->numel, k);
+        s->allowed[k] = of_largest + state_off(run, i, row, s->numel, k);
         if (s->values[k] == 0.0f && qm_run_is_still(run, row, s->numel, k))
             s->allowed[k] = 0.0;
     }
@@ -166,15 +177,6 @@ static double step_of(const struct qm_run *run, const struct scratch *s, int64_t
     double lr = run->lr ? run->lr[run->kept[row] - 1] : h->lr;
     return qm_match_step((double)(s->p[k] - old),
                          run->within.is_decoupled ? lr * h->weight_decay : 0.0, (double)old);
-}
-
-/* What state i of element k may be off by in the step of a row, whose number is in slot i. */
-static double state_off(const struct qm_run *run, int i, int64_t row, int64_t n, int64_t k)
-{
-    const float *x = run->slot[i].values;
-    double now = size_of(x[row * n + k]), before = row > 0 ? size_of(x[(row - 1) * n + k]) : 0.0;
-    return run->within.value_absolute + run->within.value_relative * fmax(before, now) +
-           of_l2(run, i, row, n, k);
 }
 
 /* NAdam steps by its moment and by its gradient: the sizes of both parts, which may cancel. */

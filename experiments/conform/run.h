@@ -33,7 +33,8 @@ struct qm_run_tolerance {
     double param_of_step;   /* of parameters, times the step of each: its recorded change, and */
     int is_decoupled;       /* where the decay stands beside the step, lr weight_decay times it: the
                              * two may cancel in the change */
-    double value_relative;  /* of float32 states, times the larger of old and new value of each */
+    double value_relative;  /* of float32 states, times the larger of old and new value of each,
+                             * or 5/4 of their sum where a state takes in a quotient */
     int value_from;         /* the first slot that has value_relative; those before have no root */
     double value_absolute;  /* of float32 states */
     int is_narrow;          /* states are rounded to bfloat16 before they are used: where one is

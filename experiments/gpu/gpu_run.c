@@ -100,7 +100,8 @@ qm_status qm_gpu_describe(struct qm_gpu_run *run, json_t **device)
 
 /* ---- the report ------------------------------------------------------------------------------ */
 
-int qm_gpu_run_missing(const struct qm_gpu_run *run)
+/* The tasks that are still open and were not tried in this run. */
+static int gpu_run_missing(const struct qm_gpu_run *run)
 {
     int missing = 0;
     for (int i = 0; i < run->tasks.n; i++)
@@ -114,7 +115,7 @@ static qm_status write_report(struct qm_gpu_run *run, const char *state)
     qm_gpu_tasks_rows(&run->tasks, &run->report);
     if (run->tasks.n) { /* else they are not listed yet */
         json_object_set_new(plan, "tasks", json_integer(run->tasks.n));
-        json_object_set_new(plan, "missing", json_integer(qm_gpu_run_missing(run)));
+        json_object_set_new(plan, "missing", json_integer(gpu_run_missing(run)));
     }
     json_object_set_new(plan, "state", json_string(state));
     run->is_changed = 0;
@@ -301,7 +302,7 @@ qm_status qm_gpu_run_tasks(struct qm_gpu_run *run)
     struct qm_gpu_child ahead[QM_GPU_AHEAD];
     int n_ahead = qm_gpu_ahead_start(run, ahead);
     char how[200];
-    qm_progress_start(&progress, "gpu-check", qm_gpu_run_missing(run));
+    qm_progress_start(&progress, "gpu-check", gpu_run_missing(run));
     for (int again = 0; again < 2 && st == QM_OK; again++) {
         for (int i = 0; i < run->tasks.n; i++) {
             struct qm_gpu_task *t = &run->tasks.at[i];
@@ -315,7 +316,7 @@ qm_status qm_gpu_run_tasks(struct qm_gpu_run *run)
     for (int i = 0; i < n_ahead; i++)
         qm_gpu_child_end(&ahead[i], how, sizeof how);
     QM_TRY(st);
-    int missing = qm_gpu_run_missing(run);
+    int missing = gpu_run_missing(run);
     char state[160];
     snprintf(state, sizeof state, "%s: %d of %d tasks are missing; gpu-check --resume goes on",
              run->stop && *run->stop ? "interrupted" : "the time was over", missing, run->tasks.n);

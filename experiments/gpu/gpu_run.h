@@ -52,9 +52,6 @@ qm_status qm_gpu_run_begun(struct qm_gpu_run *run, const char *state);
  * in any case; QM_BAD_FILE: it could not be. */
 qm_status qm_gpu_run_tasks(struct qm_gpu_run *run);
 
-/* The tasks that are still open and were not tried in this run. */
-int qm_gpu_run_missing(const struct qm_gpu_run *run);
-
 /* ---- gpu_child.c: a forked process that sends lines of JSON ---------------------------------- */
 
 struct qm_gpu_child {

@@ -42,14 +42,6 @@ qm_status qm_routine_names_add(struct qm_routine_names *list, const char *word,
 /* Frees list->at and empties the list. */
 void qm_routine_names_free(struct qm_routine_names *list);
 
-/* Proves one routine of this program over the floats from o->from to o->to.  *out gets an object
- * of what was found, which the caller releases (json_decref); *holds 0: the routine violates one
- * of its claims, which is no error.  QM_BAD_ARG: the round is not meant to be nearest, or
- * backend emu is to take more than 2^26 floats; QM_CHECK_FAILED: a code decodes to another value
- * than its definition's; QM_SKIPPED: there is no GPU; QM_NO_MEMORY. */
-qm_status qm_prove_routine(const struct qm_routine_name *name, const struct qm_prove_options *o,
-                           json_t **out, int *holds);
-
 /* Proves a whole element update for each pair of scales (triples.h); appends an object for each
  * pair to `all`, an array.  *failed is set to 1 where one does not hold, and else left as it is.
  * QM_BAD_ARG: the recipe or --scales cannot be parsed, or the recipe needs --long; QM_SKIPPED: the

@@ -138,9 +138,6 @@ qm_status qm_mapped_check(const struct qm_file *f);
 /* The `read` of formats whose elements lie in the mapping; the caller checks it afterwards. */
 qm_status qm_mapped_read(struct qm_file *f, int i, int64_t from, int64_t n, struct qm_sink sink);
 
-/* Bytes of an element of entry i in the mapping. */
-size_t qm_mapped_size(const struct qm_file *f, int i);
-
 /* Counts bytes of the mapping that were read, and drops its pages when they exceed 64 MiB. */
 void qm_mapped_touched(struct qm_file *f, size_t bytes);
 

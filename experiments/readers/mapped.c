@@ -45,7 +45,8 @@ void qm_box_next(const struct qm_shape *s, int64_t from, int64_t n, struct qm_bo
     }
 }
 
-size_t qm_mapped_size(const struct qm_file *f, int i)
+/* Bytes of an element of entry i in the mapping. */
+static size_t mapped_size(const struct qm_file *f, int i)
 {
     return f->place[i].code ? 1 : qm_dtype_size(f->entry[i].dtype);
 }
@@ -57,7 +58,7 @@ static void copy_run(const struct qm_file *f, int i, int64_t first, int64_t n, s
 {
     const struct qm_array_location *p = &f->place[i];
     enum qm_dtype dtype = f->entry[i].dtype;
-    size_t size = qm_mapped_size(f, i);
+    size_t size = mapped_size(f, i);
     assert(first >= 0 && n <= f->entry[i].numel - first);
     assert(p->offset + (size_t)(first + n) * size <= f->size);
     const unsigned char *src = f->map + p->offset + (size_t)first * size;
@@ -116,7 +117,7 @@ static void copy_column(struct qm_file *f, int i, int64_t first, int64_t n, stru
                 sink.d[at + (done + k) * stride] = run_d[k];
         }
         done += part;
-        qm_mapped_touched(f, (size_t)part * qm_mapped_size(f, i));
+        qm_mapped_touched(f, (size_t)part * mapped_size(f, i));
     }
 }
 
@@ -233,7 +234,7 @@ qm_status qm_mapped_read(struct qm_file *f, int i, int64_t from, int64_t n, stru
     for (int64_t done = 0; done < n;) {
         int64_t part = n - done < piece ? n - done : piece;
         copy_run(f, i, from + done, part, sink, done);
-        qm_mapped_touched(f, (size_t)part * qm_mapped_size(f, i));
+        qm_mapped_touched(f, (size_t)part * mapped_size(f, i));
         done += part;
     }
     return QM_OK;

@@ -103,9 +103,6 @@ void qm_torch_unload(struct qm_torch *t); /* frees t */
 /* As qm_torch_load, for the .metadata of torch.distributed.checkpoint; maps its shards. */
 qm_status qm_torch_load_distributed(struct qm_file *f);
 
-/* Whether a .metadata may name a global. */
-int qm_torch_knows_metadata(const char *global);
-
 /* ---- tensors ------------------------------------------------------------------------------- */
 
 /* A strided view of a storage, in elements. */

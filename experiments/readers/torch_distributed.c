@@ -18,7 +18,8 @@
 
 enum { PAD_MOST = 4096, PATH_ROOM = 4096 };
 
-int qm_torch_knows_metadata(const char *global)
+/* Whether a .metadata may name a global. */
+static int torch_knows_metadata(const char *global)
 {
     static const char *const names[] = {
         MODULE "metadata.Metadata",
@@ -415,7 +416,7 @@ qm_status qm_torch_load_distributed(struct qm_file *f)
     struct qm_torch *t = f->own;
     const struct qm_pickle *root;
     size_t at = 0;
-    QM_TRY(qm_pickle_read(f, f->map, &at, f->size, qm_torch_knows_metadata, &t->memory, &root));
+    QM_TRY(qm_pickle_read(f, f->map, &at, f->size, torch_knows_metadata, &t->memory, &root));
     const struct qm_pickle *all = field(root, "state_dict_metadata"),
                            *places = field(root, "storage_data");
     if (!qm_pickle_calls(root, MODULE "metadata.Metadata") || !qm_pickle_is(all, QM_PICKLE_dict) ||

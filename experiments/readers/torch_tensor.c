@@ -103,6 +103,13 @@ static qm_status find_storage(struct qm_file *f, const struct qm_pickle *v, stru
     w->storage = qm_torch_storage_find(t, key->text);
     if (w->storage < 0)
         return qm_file_bad(f, "has no storage '%.100s'", key->text);
+    const struct qm_pickle *numel = qm_pickle_item(id, 4);
+    const struct qm_torch_storage *s = &t->storage[w->storage];
+    if (s->zip >= 0 && qm_pickle_is(numel, QM_PICKLE_whole) &&
+        numel->whole != s->bytes / w->element->size)
+        return qm_file_bad(f, "storage '%.100s' has %lld bytes, expected %lld elements of %lld",
+                           key->text, (long long)s->bytes, (long long)numel->whole,
+                           (long long)w->element->size);
     *base = 0;
     const struct qm_pickle *from = qm_pickle_item(part, 1);
     if (from && (from->kind != QM_PICKLE_whole || from->whole < 0 ||

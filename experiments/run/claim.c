@@ -15,7 +15,7 @@ static const char *const verdict_texts[] = {
 #undef X
 };
 
-const char *qm_claim_verdict_text(enum qm_claim_verdict v) { return verdict_texts[v]; }
+static const char *claim_verdict_text(enum qm_claim_verdict v) { return verdict_texts[v]; }
 
 /* ---- statistics ------------------------------------------------------------------------------ */
 
@@ -184,7 +184,7 @@ void qm_claim_print(const struct qm_suite *s, const struct qm_effect *effect)
             qm_print(", %lld at the rates tuned for them", (long long)x->best);
         if (x->not_finite)
             qm_print(", %d x %s not finite left out", x->not_finite, e->unit);
-        qm_print("); expected %s: %s\n", e->relation_text, qm_claim_verdict_text(x->verdict));
+        qm_print("); expected %s: %s\n", e->relation_text, claim_verdict_text(x->verdict));
         free(of);
     }
 }
@@ -208,7 +208,7 @@ json_t *qm_claim_json(const struct qm_suite *s, const struct qm_effect *effect)
                       "best_rates", (json_int_t)effect[i].best, "not_finite", effect[i].not_finite,
                       "mean", qm_json_number(effect[i].mean), "lo", qm_json_number(effect[i].lo),
                       "hi", qm_json_number(effect[i].hi), "relation", e->relation_text, "verdict",
-                      qm_claim_verdict_text(effect[i].verdict)));
+                      claim_verdict_text(effect[i].verdict)));
     }
     return json_pack("{s:s, s:s, s:s, s:o}", "suite", s->stem, "claim", s->claim, "source",
                      s->claim_source ? s->claim_source : "", "expect", rows);
@@ -271,7 +271,7 @@ qm_status qm_claim_store(const struct qm_suite *s, const struct qm_effect *effec
     for (int i = 0; st == QM_OK && i < rows; i++) {
         const struct qm_expect *e = &s->expect[i];
         c.value[i] = e->value, c.versus[i] = e->versus_label, c.unit[i] = e->unit;
-        c.relation[i] = e->relation_text, c.verdict[i] = qm_claim_verdict_text(effect[i].verdict);
+        c.relation[i] = e->relation_text, c.verdict[i] = claim_verdict_text(effect[i].verdict);
         c.of[i] = cells_text(e);
         c.n[i] = effect[i].n, c.cells[i] = effect[i].cells;
         c.left_out[i] = effect[i].left_out;

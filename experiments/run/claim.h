@@ -40,7 +40,6 @@ enum qm_claim_verdict {
 #undef X
         QM_CLAIM_VERDICT_COUNT
 };
-const char *qm_claim_verdict_text(enum qm_claim_verdict v);
 
 struct qm_effect {
     double mean, lo, hi; /* NaN for no units; an infinite interval for one */

@@ -98,10 +98,6 @@ qm_status qm_halving_suite(const struct qm_halving *s, const char *path, const i
  * rising bits; *n of them.  The caller frees the array. */
 qm_status qm_halving_final(const struct qm_halving *s, int **entry, int *n);
 
-/* The summaries of these entries on one half; out[n]. */
-qm_status qm_halving_summaries(const struct qm_halving *s, int half, const int *entry, int n,
-                               struct qm_recipe_summary *out);
-
 /* Stores /search/{compositions,tensors,values} and the cells of round report. */
 qm_status qm_halving_store(const struct qm_halving *s, struct qm_store *store);
 

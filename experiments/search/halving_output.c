@@ -7,8 +7,9 @@
 #include "experiments/search/halving.h"
 #include "experiments/store/columns.h"
 
-qm_status qm_halving_summaries(const struct qm_halving *s, int half, const int *entry, int n,
-                               struct qm_recipe_summary *out)
+/* The summaries of these entries on one half; out[n]. */
+static qm_status halving_summaries(const struct qm_halving *s, int half, const int *entry, int n,
+                                   struct qm_recipe_summary *out)
 {
     const struct qm_halves *h = &s->halves;
     const struct qm_recipes recipes = {.n = n};
@@ -56,7 +57,7 @@ static qm_status final_make(const struct qm_halving *s, struct final *f)
     qm_status st = qm_halving_final(s, &f->entry, &f->n);
     for (int half = 0; st == QM_OK && half < QM_HALF_COUNT; half++) {
         f->of[half] = calloc((size_t)f->n + 1, sizeof *f->of[half]);
-        st = f->of[half] ? qm_halving_summaries(s, half, f->entry, f->n, f->of[half])
+        st = f->of[half] ? halving_summaries(s, half, f->entry, f->n, f->of[half])
                          : qm_fail(QM_NO_MEMORY, "summaries");
     }
     return st;

@@ -49,8 +49,9 @@ static int is_own(hid_t file)
             strcmp(text, "golden") != 0);
 }
 
-qm_status qm_stored_digest_compare(hid_t file, const char *path, enum qm_carried *carried,
-                                   char digest[65])
+/* Computes the digest and compares it with the one that the file carries. */
+static qm_status stored_digest_compare(hid_t file, const char *path, enum qm_carried *carried,
+                                       char digest[65])
 {
     char stored[65];
     QM_TRY(qm_digest_of(file, path, 0, digest));
@@ -60,12 +61,13 @@ qm_status qm_stored_digest_compare(hid_t file, const char *path, enum qm_carried
     return QM_OK;
 }
 
-qm_status qm_stored_digest_check(hid_t file, const char *path, enum qm_carried *carried)
+/* As stored_digest_compare, and computes nothing where the file carries none. */
+static qm_status stored_digest_check(hid_t file, const char *path, enum qm_carried *carried)
 {
     char stored[65];
     *carried = QM_CARRIED_none;
     return carried_digest(file, stored) != ABSENT
-               ? qm_stored_digest_compare(file, path, carried, stored)
+               ? stored_digest_compare(file, path, carried, stored)
                : QM_OK;
 }
 
@@ -83,7 +85,7 @@ qm_status qm_stored_digest_put(hid_t file, const char *path, enum qm_file_sum su
         qm_blob_put_number(out, QM_CARRIED_same);
         return QM_OK;
     }
-    QM_TRY(qm_stored_digest_check(file, path, &carried));
+    QM_TRY(stored_digest_check(file, path, &carried));
     if (is_strict && carried != QM_CARRIED_same)
         return qm_fail(QM_BAD_FILE, "%s: %s", path,
                        carried == QM_CARRIED_none
@@ -137,7 +139,7 @@ static qm_status service_open(const char *path, void *context, void **object, st
     const enum qm_file_sum *sum = context;
     (void)object;
     QM_TRY(qm_h5_guard_open(path, CACHE, &file));
-    qm_status st = qm_stored_digest_compare(file, path, &carried, digest);
+    qm_status st = stored_digest_compare(file, path, &carried, digest);
     H5Fclose(file);
     if (st == QM_OK) {
         carried_put(*sum == QM_FILE_SUM_none ? carried : QM_CARRIED_same, *sum, out);

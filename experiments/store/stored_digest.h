@@ -16,13 +16,6 @@
  * it may hold any number of times what it stores. */
 qm_status qm_digest_of(hid_t file, const char *path, int is_own, char out[65]);
 
-/* Computes the digest and compares it with the one that the file carries. */
-qm_status qm_stored_digest_compare(hid_t file, const char *path, enum qm_carried *carried,
-                                   char digest[65]);
-
-/* As qm_stored_digest_compare, and computes nothing where the file carries none. */
-qm_status qm_stored_digest_check(hid_t file, const char *path, enum qm_carried *carried);
-
 /* Of an open file, in the reader process: puts what qm_stored_digest_take takes, by what the
  * checksum line said (qm_file_sum_check).  Nothing is computed where the line is right, nor for
  * another program's file, which has no attribute "schema" of store/, nor for golden vectors, which

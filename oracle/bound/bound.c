@@ -137,6 +137,17 @@ struct qm_ball qm_bound_decayed(const struct qm_bound_step *b, struct qm_ball p,
     return qm_ball_either(kept, qm_ball_add(p, qm_ball_negated(qm_ball_mul(a, qm_ball_mul(c, p)))));
 }
 
+struct qm_ball qm_bound_stepped(const struct qm_bound_step *b, struct qm_ball p,
+                                struct qm_ball kept, double x, double y, struct qm_ball step)
+{
+    struct qm_ball after = qm_ball_add(kept, qm_ball_negated(step));
+    if (!b->reorder.fold || x * y == 0.0)
+        return after;
+    struct qm_ball lost = qm_ball_mul(qm_ball_mul(qm_ball_scalar(x), qm_ball_scalar(y)), p);
+    struct qm_ball sum = qm_ball_mul(qm_ball_add(lost, step), qm_ball_exact(1.0)); /* by lr */
+    return qm_ball_either(after, qm_ball_add(p, qm_ball_negated(sum)));
+}
+
 double qm_bound_decay_rate(const struct qm_oracle_hyper *h)
 {
     if (!h->decouple_lr)

@@ -326,6 +326,11 @@ struct qm_ball qm_bound_one_minus(const struct qm_bound_step *b, double x, doubl
 struct qm_ball qm_bound_decayed(const struct qm_bound_step *b, struct qm_ball p,
                                 struct qm_ball decay, double x, double y);
 
+/* `kept`, which qm_bound_decayed makes of p, minus a step; with reorder.fold also with the decay
+ * within the step, p - (x y p + step), of which the sum may be multiplied by x = lr after it. */
+struct qm_ball qm_bound_stepped(const struct qm_bound_step *b, struct qm_ball p,
+                                struct qm_ball kept, double x, double y, struct qm_ball step);
+
 /* The factor on the weight decay: lr, or with decouple_lr lr / initial_lr (1 where initial_lr is
  * 0). */
 double qm_bound_decay_rate(const struct qm_oracle_hyper *h);

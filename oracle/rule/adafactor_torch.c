@@ -145,9 +145,11 @@ static qm_status bound(const struct qm_bound_step *b)
     struct qm_ball alpha = factor_bound(b, theta, u),
                    keep = qm_bound_one_minus(b, h->lr, h->weight_decay);
     for (int64_t i = 0; i < n; i++)
-        qm_bound_new_param(b, i,
-                           qm_ball_add(qm_bound_decayed(b, theta[i], keep, h->lr, h->weight_decay),
-                                       qm_ball_negated(qm_ball_mul(u[i], alpha))));
+        qm_bound_new_param(
+            b, i,
+            qm_bound_stepped(b, theta[i],
+                             qm_bound_decayed(b, theta[i], keep, h->lr, h->weight_decay), h->lr,
+                             h->weight_decay, qm_ball_mul(u[i], alpha)));
     free(u);
     return QM_OK;
 }

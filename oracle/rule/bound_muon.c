@@ -302,7 +302,8 @@ static struct qm_ball updated(const struct factor *f, int64_t i, struct qm_ball 
     }
     p = qm_bound_decayed(f->b, qm_ball_exact(f->b->p[i]), decay, h->lr, h->weight_decay);
     u = qm_ball_mul(by, o);
-    return qm_ball_add(p, qm_ball_negated(f->kind->rounds_all ? narrow(u) : u));
+    return qm_bound_stepped(f->b, qm_ball_exact(f->b->p[i]), p, h->lr, h->weight_decay,
+                            f->kind->rounds_all ? narrow(u) : u);
 }
 
 /* Puts the verdict on the whole factor as bounds on the entries of the matrix at `at`. */

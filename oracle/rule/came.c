@@ -139,8 +139,11 @@ static qm_status bound(const struct qm_bound_step *b)
         struct qm_ball kept = qm_ball_add(p, qm_ball_negated(lost));
         if (b->reorder.fold)
             kept = qm_ball_either(kept, qm_bound_decayed(b, p, keep, h->lr, h->weight_decay));
-        p = qm_ball_round_to(b->between, kept);
-        p = qm_ball_add(p, qm_ball_negated(qm_ball_mul(step, lr)));
+        step = qm_ball_mul(step, lr);
+        if (b->between)
+            p = qm_ball_add(qm_ball_round_to(b->between, kept), qm_ball_negated(step));
+        else
+            p = qm_bound_stepped(b, p, kept, b->h->lr, b->h->weight_decay, step);
         qm_bound_new_param(b, i, p);
         if (b->between)
             b->p_want[i] = p.x;

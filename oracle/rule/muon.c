@@ -55,7 +55,8 @@ qm_status qm_muon_shape_of(const struct qm_muon_kind *kind, const struct qm_orac
     return QM_OK;
 }
 
-void qm_muon_wide(const double *u, const struct qm_muon_shape *s, double *x)
+/* x[k][n], k <= n, <- the matrix u[rows][cols], transposed where it has more rows than columns. */
+static void muon_wide(const double *u, const struct qm_muon_shape *s, double *x)
 {
     for (int64_t i = 0; i < s->rows; i++)
         for (int64_t j = 0; j < s->cols; j++)
@@ -115,7 +116,7 @@ static void orthogonalize(const struct qm_muon_kind *kind, const struct qm_muon_
         by = qm_muon_round(eps);
     for (int64_t i = 0; i < k * n; i++)
         u[i] = qm_muon_round(u[i] / by);
-    qm_muon_wide(u, s, x);
+    muon_wide(u, s, x);
     qm_muon_iterate(kind, 1, k, n, x, room);
     const struct qm_muon_shape back = {1, s->cols, s->rows, 1.0};
     if (s->rows > s->cols)

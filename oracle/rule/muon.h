@@ -26,9 +26,6 @@ qm_status qm_muon_shape_of(const struct qm_muon_kind *kind, const struct qm_orac
 extern const struct qm_float_format qm_muon_bf16;
 static inline double qm_muon_round(double x) { return qm_float_format_round(&qm_muon_bf16, x); }
 
-/* x[k][n], k <= n, <- the matrix u[rows][cols], transposed where it has more rows than columns. */
-void qm_muon_wide(const double *u, const struct qm_muon_shape *s, double *x);
-
 /* X <- five iterations of X[k][n]; rounded: with the roundings to bfloat16.  room: 2 k k + k n. */
 void qm_muon_iterate(const struct qm_muon_kind *kind, int rounded, int64_t k, int64_t n, double *x,
                      double *room);

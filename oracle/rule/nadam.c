@@ -94,8 +94,11 @@ static void element(const void *scalars, struct qm_bound_element *at)
         first = qm_ball_either(first, qm_ball_mul(s->along_g, qm_ball_div(o, g, den)));
         other = qm_ball_either(other, qm_ball_mul(s->along_m, qm_ball_div(o, m, den)));
     }
-    p = qm_ball_add(p, qm_ball_negated(first));
-    at->e_p = qm_ball_add(p, qm_ball_negated(other)).e;
+    p = qm_ball_either(qm_ball_add(qm_ball_add(p, qm_ball_negated(first)), qm_ball_negated(other)),
+                       qm_bound_stepped(s->b, qm_ball_exact(at->p), p, h->lr,
+                                        s->coupled ? 0.0 : h->weight_decay,
+                                        qm_ball_add(first, other)));
+    at->e_p = p.e;
 }
 
 static qm_status bound(const struct qm_bound_step *b, int coupled)

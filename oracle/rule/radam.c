@@ -179,7 +179,9 @@ static void element(const void *scalars, struct qm_bound_element *at)
     }
     if (is_nan)
         at->p_want = (double)NAN;
-    at->e_p = s->is_open ? HUGE_VAL : qm_ball_add(p, qm_ball_negated(step)).e;
+    double decay = s->coupled ? 0.0 : h->weight_decay;
+    at->e_p = s->is_open ? HUGE_VAL
+                         : qm_bound_stepped(s->b, qm_ball_exact(at->p), p, h->lr, decay, step).e;
 }
 
 static qm_status bound(const struct qm_bound_step *b, int coupled)

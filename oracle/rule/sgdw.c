@@ -58,7 +58,10 @@ static void element(const struct qm_bound_step *b, int decoupled, struct qm_boun
     at->e[0] = m.e;
     if (h->nesterov)
         m = qm_ball_add(g, qm_ball_mul(mu, m));
-    at->e_p = qm_ball_add(p, qm_ball_negated(qm_ball_mul(m, qm_ball_scalar(h->lr)))).e;
+    double decay = decoupled ? h->weight_decay : 0.0;
+    at->e_p = qm_bound_stepped(b, qm_ball_exact(at->p), p, qm_bound_decay_rate(h), decay,
+                               qm_ball_mul(m, qm_ball_scalar(h->lr)))
+                  .e;
 }
 
 static void sgdw_element(const void *b, struct qm_bound_element *at) { element(b, 1, at); }

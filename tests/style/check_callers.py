@@ -1,12 +1,12 @@
 """check_callers.py - Names functions of prefix qm_ that nobody calls or that could be static.
 
-    /usr/bin/python3 tests/style/check_callers.py [--local] BUILD       (BUILD: build/gcc)
+    /usr/bin/python3 tests/style/check_callers.py BUILD       (BUILD: build/gcc)
 
 A function is called where an object of another file uses its symbol, or where a text names it
 outside of comments: its own file behind its definition, another source (kernels and C++ are not
 objects of BUILD), a test.  Functions that a list macro makes are not looked at, because their names
 stand in no text; those that EXEMPT names are called nowhere for the reason beside them.
---local prints instead, as no error, the functions that their own file alone calls.
+A function that its own file alone calls should be static.
 """
 import glob
 import os
@@ -46,7 +46,7 @@ def functions(build):
 
 
 def main():
-    build, words = sys.argv[-1], texts()
+    build, words = sys.argv[1], texts()
     where = {}
     for path, found in words.items():
         for word in found:
@@ -61,14 +61,12 @@ def main():
         if own == 0 or others > 0 or not os.path.exists(file + ".c"):
             continue
         if own > 1:
-            local.append(f"{file}.c alone calls {name}")
+            local.append(f"{file}.c alone calls {name}, which should be static")
         elif name not in EXEMPT:
             dead.append(f"{file}.c: nobody calls {name}")
-    if "--local" in sys.argv:
-        print("\n".join(local))
-        return
-    print("\n".join(dead + [f"check-callers: {len(dead)} functions that nobody calls"]))
-    sys.exit(bool(dead))
+    print("\n".join(dead + local + [f"check-callers: {len(dead)} functions that nobody calls, "
+                                     f"{len(local)} that should be static"]))
+    sys.exit(bool(dead + local))
 
 
 if __name__ == "__main__":

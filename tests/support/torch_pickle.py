@@ -44,7 +44,8 @@ class Tensor:
     def __reduce__(self):
         kind = getattr(torch, KINDS[self.x.dtype.str[1:]])
         strides = tuple(s // self.x.itemsize for s in self.x.strides)
-        storage = Storage(kind, self.key, self.x.size)
+        whole = self.x if self.x.base is None else self.x.base  # the storage's elements
+        storage = Storage(kind, self.key, whole.nbytes // self.x.itemsize)
         return rebuild, (storage, 0, self.x.shape, strides, False, {}) + self.signs
 
 

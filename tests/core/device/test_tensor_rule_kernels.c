@@ -200,12 +200,18 @@ static void test_any_order(void **state)
     (void)state;
     if (qm_backend_emu.probe() != QM_OK)
         skip_because("%s", qm_message());
-    follow_any_order("apollo8_026,rank=5,gap=3", 0);
-    follow_any_order("adafactor8_024_torch,rank=5,gap=3", 0);
-    follow_any_order("adafactor8_026,rank=5,gap=-3", 7);
-    follow_any_order("apollo_f32,gap=200", 0);
-    follow_any_order("apollo_f32,gap=0", 2);
-    follow_any_order("fira_f32,gap=4", 0);
+    static const struct {
+        const char *recipe;
+        int proj;
+    } of[] = {{"apollo8_026,rank=5,gap=3", 0},
+              {"adafactor8_024_torch,rank=5,gap=3", 0},
+              {"adafactor8_026,rank=5,gap=-3", 7},
+              {"apollo_f32,gap=200", 0},
+              {"apollo_f32,gap=0", 2},
+              {"fira_f32,gap=4", 0}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if (is_one_drawn_in(3, (int)i))
+            follow_any_order(of[i].recipe, of[i].proj);
 }
 
 /* Where the CPU fails in the middle of a step, the device fails with the same message, and both can
@@ -261,7 +267,8 @@ static void test_given(void **state)
     }
     if (qm_backend_emu.probe() != QM_OK)
         skip_because("%s", qm_message());
-    assert_int_equal(compare("apollo_f32", &shape), QM_OK);
+    if (is_one_drawn_in(4, 0))
+        assert_int_equal(compare("apollo_f32", &shape), QM_OK);
 }
 
 /* A rule of sums only, over numbers that cancel: any other order of additions gives other bits. */

@@ -21,6 +21,7 @@
 #include "core/base/threads.h"
 #include "core/recipe/backend.h"
 #include "core/rule/tensor_rule.h"
+#include "tests/support/drawn.h"
 
 static double cpu_seconds(void)
 {
@@ -128,11 +129,12 @@ static void test_steps(void **state)
 {
     (void)state;
     const struct qm_shape shape = {2, {ROWS, COLS}};
-    int judged = 0;
+    int judged = 0, there = 0;
     for (int v = 0; v < qm_variant_count(); v++) {
         struct qm_recipe r;
         assert_int_equal(qm_recipe_parse(qm_variant_at(v)->name, &r), QM_OK);
-        if (!r.rule->tensor || has_projection(&r, &shape) || r.param.format != QM_PARAM_f32)
+        if (!r.rule->tensor || has_projection(&r, &shape) || r.param.format != QM_PARAM_f32 ||
+            !is_one_drawn_in(4, there++))
             continue;
         double one = steps_seconds(&r, 1, first), two = steps_seconds(&r, 2, p);
         if (!(two <= 2.0 * one + 0.01))
@@ -143,7 +145,7 @@ static void test_steps(void **state)
             printf("%-24s %.4f s, %.4f s on two threads\n", r.base->name, one, two);
         judged++;
     }
-    assert_true(judged > 8);
+    assert_true(there > 8 && judged > 0);
 }
 
 /* ---- the processors of a process ------------------------------------------------------------ */

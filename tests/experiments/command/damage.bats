@@ -376,3 +376,29 @@ P
         [ $want = 0 ] || grep -q "b.h5: /provenance/argv holds no texts" err
     done
 }
+
+@test "a storage whose record holds another number of elements than it says is refused" {
+    "$PYTHON" - "$ROOT/tests/support" "${QM_TEST_SEED:-$RANDOM}" <<'P'
+import random, sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+from torch_pickle import Tensor, write
+draw = random.Random(int(sys.argv[2]))
+n, kind = draw.randint(1, 300), draw.choice(["f2", "f4"])
+x = np.zeros(n, kind)
+write("true.pt", {"x": Tensor(0, x)}, {0: x})
+write("false.pt", {"x": Tensor(0, x)}, {0: np.zeros(n + draw.choice([1, n, 3 * n]), kind)})
+P
+    "$QUALM" import -q true.pt -o out.npz
+    one_line 3 "storage '0' has " import false.pt -o out.npz
+}
+
+@test "a file of external data alone is one line that says so" {
+    "$PYTHON" - <<'P'
+import h5py
+with h5py.File("x.h5", "w") as f:
+    f.create_dataset("w", (4,), "f4", external=[("/nothing", 0, 16)])
+P
+    one_line 4 "no tensor; left out: w (its data is in other files)" import x.h5 -o out.npz
+    one_line 4 "no tensors; left out: w (its data is in other files)" analyze x.h5
+}

@@ -186,12 +186,12 @@ static void test_every_variant_resumes(void **state)
         for (int s = 0; s < SHAPES; s++)
             for (int k = 0; k < 3; k++) {
                 char recipe[QM_RECIPE_TEXT];
-                if (k > 0 && !is_drawn((v * SHAPES + s) * 3 + k))
+                if (k > 0 ? !is_drawn((v * SHAPES + s) * 3 + k) : !is_one_drawn_in(4, v))
                     continue;
                 snprintf(recipe, sizeof recipe, "%s%s", qm_variant_at(v)->name, stored[k]);
                 ran += resumes(recipe, &shapes[s], (v + s + k) % 2 ? path_st : path_h5);
             }
-        if (ran == 0)
+        if (ran == 0 && is_one_drawn_in(4, v))
             fail_msg("%s: no shape could be run", qm_variant_at(v)->name);
     }
 }
