@@ -368,8 +368,28 @@ static int is_named(const char *item, const char *name, size_t n)
     return 1;
 }
 
+/* QM_NO_MATCH where NAME:WIDTH names a map, alone, and no width of it. */
+static qm_status expect_width(const char *name, const json_t *found)
+{
+    const json_t *one = json_array_get(found, 0), *widths = json_object_get(one, "widths");
+    char all[200] = "";
+    size_t i, n = 0;
+    json_t *width;
+    json_array_foreach (widths, i, width) {
+        const char *text = json_string_value(width);
+        if (strcmp(text, name) == 0)
+            return QM_OK;
+        if (n < sizeof all)
+            n += (size_t)snprintf(all + n, sizeof all - n, "%s%s", i ? ", " : "", text);
+    }
+    return json_array_size(found) == 1 && widths
+               ? qm_fail(QM_NO_MATCH, "no width '%s'; map %s has %s", strchr(name, ':') + 1,
+                         json_string_value(json_object_get(one, "name")), all)
+               : QM_OK;
+}
+
 /* Describes every item of that name ("log" is a map and a curve).  Text from ':' on is ignored
- * where there is no '/'. */
+ * where there is no '/', but for the width of a map. */
 static qm_status show_named(const char *name, json_t *found)
 {
     enum { NAME_MOST = 256 };
@@ -391,7 +411,7 @@ static qm_status show_named(const char *name, json_t *found)
         strcmp(name, qm_kind_singular(kind)) != 0)
         return show_named(qm_kind_singular(kind), found);
     if (json_array_size(found))
-        return QM_OK;
+        return name[stem] == ':' ? expect_width(name, found) : QM_OK;
     show_argument(name, found);
     if (json_array_size(found))
         return QM_OK;

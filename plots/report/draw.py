@@ -8,6 +8,7 @@ calls it with --page, which writes SVG for its page and figures.json instead.  T
 `qualm plot`: one figure on one sheet, by default the first that --list names.
 """
 import argparse
+import difflib
 import os
 import sys
 
@@ -62,9 +63,12 @@ def arguments():
 
 def known(names):
     """Ends the script where a name is no figure."""
+    there = [f.NAME for f in FIGURES]
     for name in names:
-        if name not in [f.NAME for f in FIGURES]:
-            common.fail(f"no figure '{name}'; there are {', '.join(f.NAME for f in FIGURES)}", 2)
+        if name not in there:
+            near = difflib.get_close_matches(name, there, 1)
+            common.fail(f"no figure '{name}'; " + (f"did you mean '{near[0]}'?" if near else
+                                                   f"there are {', '.join(there)}"), 2)
 
 
 def nothing(c, args):

@@ -92,7 +92,9 @@ one, two = (sqnr[rows & (axes["exp_avg"] == name)] for name in ("int4", "nf4"))
 assert f"on {(two > one).sum()} of {len(one)} tensors" in title, title
 assert f" by {np.median(two - one):.2g} dB" in title, title
 EOF
-    fails_with 2 "no figure 'nothing'" plot "$DIR/results/drift.h5" --what nothing -o "$DIR/x.png"
+    fails_with 2 "no figure 'nothing'; there are drift," plot "$DIR/results/drift.h5" \
+        --what nothing -o "$DIR/x.png"
+    fails_with 2 "no figure 'dirft'; did you mean 'drift'?" plot "$DIR/results/drift.h5" --what dirft
     fails_with 2 "expected an ending" plot "$DIR/results/drift.h5" -o "$DIR/x.gif"
     fails_with 2 "expected two different values of exp_avg: int4, " \
         plot "$DIR/results/drift.h5" --pair a,b -o "$DIR/x.png"

@@ -307,6 +307,9 @@ assert "floor" in d or d["floor_at_defaults"] >= 0'
     fails_with 2 "ladder" show dyn:4s/block:128/ladder/stoch
     fails_with 2 "NAME" show
     fails_with 2 "one NAME" show nf4 dyn
+    fails_with 4 "no width '9s'; map nf4 has nf4:4s" show nf4:9s
+    "$QUALM" show nf4:4s >/dev/null
+    "$QUALM" show block:128 >/dev/null
 }
 
 @test "an error with --json is JSON as well" {
