@@ -585,5 +585,12 @@ qm_status qm_pickle_read(const struct qm_file *f, const unsigned char *from, siz
     free(m.stack);
     free(m.memo);
     free(m.mark);
-    return st;
+    const struct qm_pickle *key = NULL;
+    if (st == QM_OK)
+        st = qm_pickle_key_twice(m.memory, &key);
+    if (!key)
+        return st;
+    return key->kind == QM_PICKLE_text
+               ? qm_file_bad(f, "a dictionary holds the key '%.200s' twice", key->text)
+               : qm_file_bad(f, "a dictionary holds the key %lld twice", (long long)key->whole);
 }

@@ -84,7 +84,11 @@ qm_status qm_pickle_note_id(struct qm_pickle_memory *m, struct qm_pickle *id);
  * so many. */
 const struct qm_pickle *qm_pickle_persistent_id(const struct qm_pickle_memory *m, int64_t i);
 
-/* The last value of a text key in a dict; NULL: none, or v (which may be NULL) is no dict. */
+/* *key: a text or a whole number that is a key twice in one of the dicts of this memory, which
+ * Python writes of none; NULL: there is none. */
+qm_status qm_pickle_key_twice(const struct qm_pickle_memory *m, const struct qm_pickle **key);
+
+/* The value of a text key in a dict; NULL: none, or v (which may be NULL) is no dict. */
 const struct qm_pickle *qm_pickle_find(const struct qm_pickle *v, const char *key);
 
 int qm_pickle_is(const struct qm_pickle *v, enum qm_pickle_kind kind); /* 0 for NULL */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/base/grow.h"
+#include "core/base/name_index.h"
 #include "experiments/readers/pickle.h"
 
 enum { CHUNK = 1 << 16 };
@@ -178,4 +179,34 @@ const struct qm_pickle *qm_pickle_argument(const struct qm_pickle *call, int64_t
 const struct qm_pickle *qm_pickle_state(const struct qm_pickle *v)
 {
     return qm_pickle_is(v, QM_PICKLE_call) && v->n == 3 ? v->item[2] : NULL;
+}
+
+/* The bytes that tell a key from others of its dict: a text's, a whole number's; NULL: no such. */
+static const char *key_bytes(const struct qm_pickle *key, size_t *n)
+{
+    int is_text = key->kind == QM_PICKLE_text;
+    *n = is_text ? key->length : sizeof key->whole;
+    return is_text ? key->text : key->kind == QM_PICKLE_whole ? (const char *)&key->whole : NULL;
+}
+
+qm_status qm_pickle_key_twice(const struct qm_pickle_memory *m, const struct qm_pickle **key)
+{
+    qm_status st = QM_OK;
+    *key = NULL;
+    for (int64_t i = 0; i < m->n_grown && st == QM_OK && !*key; i++) {
+        const struct qm_pickle *v = m->grown[i];
+        struct qm_name_index seen[2] = {{0}}; /* texts, whole numbers */
+        for (int64_t k = 0; v->kind == QM_PICKLE_dict && k < v->n && st == QM_OK && !*key; k += 2) {
+            size_t n;
+            const char *bytes = key_bytes(v->item[k], &n);
+            struct qm_name_index *of = &seen[v->item[k]->kind != QM_PICKLE_text];
+            if (bytes && qm_name_index_get(of, bytes, n) >= 0)
+                *key = v->item[k];
+            else if (bytes)
+                st = qm_name_index_put(of, bytes, n, 0);
+        }
+        qm_name_index_free(&seen[0]);
+        qm_name_index_free(&seen[1]);
+    }
+    return st;
 }

@@ -402,3 +402,21 @@ P
     one_line 4 "no tensor; left out: w (its data is in other files)" import x.h5 -o out.npz
     one_line 4 "no tensors; left out: w (its data is in other files)" analyze x.h5
 }
+
+@test "a dictionary of a checkpoint that holds a key twice is refused" {
+    "$PYTHON" - <<'P'
+import struct, zipfile
+def text(s): return b"X" + struct.pack("<I", len(s)) + s
+for name, key in (("text", text(b"a")), ("whole", b"K\x07")):
+    for n, keys in (("once", [key, text(b"b")]), ("twice", [key, text(b"b"), key])):
+        with zipfile.ZipFile(f"{name}_{n}.pt", "w") as z:
+            z.writestr("a/data.pkl", b"\x80\x02}(" + b"".join(k + b"K\x01" for k in keys) + b"u.")
+            z.writestr("a/byteorder", "little")
+P
+    one_line 3 "a dictionary holds the key 'a' twice" import text_twice.pt -o out.npz
+    one_line 3 "a dictionary holds the key 7 twice" import whole_twice.pt -o out.npz
+    for name in text whole; do
+        run "$QUALM" import ${name}_once.pt -o out.npz
+        [[ $output != *twice* ]]
+    done
+}
