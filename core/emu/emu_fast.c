@@ -60,7 +60,10 @@ qm_status qm_emu_divisions(const char *text, char **out)
 
 const char *qm_emu_fast_flags(void)
 {
-#define CONTRACTING "-ffp-contract=fast -fexpensive-optimizations"
+/* Functions are inlined as nvcc inlines them, those that other files could call, too. */
+#define CONTRACTING                                                             \
+    "-ffp-contract=fast -fexpensive-optimizations -fno-semantic-interposition " \
+    "-finline-functions -finline-small-functions"
 #if defined __x86_64__
     return __builtin_cpu_supports("fma") ? CONTRACTING " -mfma" : NULL;
 #elif defined __FP_FAST_FMAF

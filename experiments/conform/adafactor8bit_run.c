@@ -206,12 +206,12 @@ static int states_read(struct qm_conform *c, struct qm_adafactor8_replay *r,
     return !(v->is_046 && is_apollo) || with_low_end(c, r, square);
 }
 
-/* The matrices of n numbers, transposed: 0.4.x makes cols x rank of them, or rank x rows. */
+/* Matrices of n numbers of this many rows, transposed. */
 static const float *turned(struct qm_conform *c, const float *x, int64_t n, int64_t total,
-                           int64_t rank, int is_right)
+                           int64_t rows)
 {
     float *out = qm_golden_case_memory(c, total, sizeof *out);
-    int64_t side = n / rank, rows = is_right ? side : rank, cols = is_right ? rank : side;
+    int64_t cols = n / rows;
     for (int64_t k = 0; out && x && k < total; k++) {
         int64_t i = k % n / cols, j = k % n % cols;
         out[k - k % n + j * rows + i] = x[k];
@@ -219,12 +219,24 @@ static const float *turned(struct qm_conform *c, const float *x, int64_t n, int6
     return x ? out : NULL;
 }
 
+/* Matrices as the package returns them: k the shorter side of the gradient, rank x k where it is
+ * not the rows and k x rank where it is; is_turned: of 0.4.x each is the other one. */
 static int projections_read(struct qm_conform *c, struct qm_adafactor8_replay *r, int is_turned)
 {
+    struct qm_shape is;
+    int is_right = r->shape.dim[0] * r->shape.dim[0] >= r->n;
     int64_t n = qm_adafactor8_slot_numel(r, QM_ADAFACTOR8_PROJ),
             total = qm_golden_case_numel(c, "proj");
     if (n == 0)
         return 1;
+    int64_t rank = (int64_t)r->recipe.hyper.rank, rows = is_right == is_turned ? n / rank : rank;
+    if (qm_golden_case_shape(c, "proj", &is) && is.rank >= 2 &&
+        (is.dim[is.rank - 2] != rows || is.dim[is.rank - 1] != n / rows)) {
+        qm_golden_case_unreadable(c, "proj: matrices of %lld x %lld, expected %lld x %lld",
+                                  (long long)is.dim[is.rank - 2], (long long)is.dim[is.rank - 1],
+                                  (long long)rows, (long long)(n / rows));
+        return 0;
+    }
     r->proj = qm_golden_case_floats(c, "proj", total);
     r->proj_index = qm_golden_case_ints(c, "proj_index_per_step", r->steps);
     for (int64_t t = 0; r->proj && r->proj_index && t < r->steps; t++)
@@ -234,8 +246,7 @@ static int projections_read(struct qm_conform *c, struct qm_adafactor8_replay *r
             return 0;
         }
     if (is_turned && total % n == 0)
-        r->proj = turned(c, r->proj, n, total, (int64_t)r->recipe.hyper.rank,
-                         r->shape.dim[0] * r->shape.dim[0] >= r->n);
+        r->proj = turned(c, r->proj, n, total, rows);
     return r->proj && r->proj_index;
 }
 

@@ -64,7 +64,7 @@ static struct qm_narrow_span python_max(double least, struct qm_narrow_span x)
     return (struct qm_narrow_span){x.nan ? least : fmax(least, x.lo), fmax(least, x.hi), 0};
 }
 
-/* The mean of the rows' averages of the matrix that element k is in. */
+/* The mean of the rows' averages of a matrix. */
 static struct qm_narrow_span row_mean(const double *row, int64_t rows)
 {
     double sum = 0.0;
@@ -79,9 +79,11 @@ static struct qm_narrow_span row_mean(const double *row, int64_t rows)
         qm_narrow_span_narrow(qm_narrow_span_quotient(qm_narrow_span_narrow(s), n)));
 }
 
-/* The estimate of the second moment of element k, from the recorded states. */
+/* The estimate of the second moment of element k, from the recorded states.  *mean: what the rows
+ * of its matrix are divided by, which its first element forms for those that follow. */
 static struct qm_narrow_span estimate(const struct qm_tensor_run_case *w,
-                                      const struct qm_tensor_run_at *at, int64_t k)
+                                      const struct qm_tensor_run_at *at, int64_t k,
+                                      struct qm_narrow_span *mean)
 {
     const struct qm_shape *s = at->shape;
     int64_t n = qm_shape_numel(s);
@@ -92,8 +94,9 @@ static struct qm_narrow_span estimate(const struct qm_tensor_run_case *w,
                  *col = at->state[1] + (at->t - 1) * (n / rows) + matrix * cols;
     struct qm_narrow_span both =
         qm_narrow_span_narrow(qm_narrow_span_one(row[k / cols % rows] * col[k % cols]));
-    return qm_narrow_span_narrow(
-        qm_narrow_span_quotient(both, at_least(row_mean(row, rows), w->hyper.eps1)));
+    if (k % (rows * cols) == 0)
+        *mean = at_least(row_mean(row, rows), w->hyper.eps1);
+    return qm_narrow_span_narrow(qm_narrow_span_quotient(both, *mean));
 }
 
 /* The numbers of -rate as torch.add's alpha or foreach's factors. */
@@ -114,9 +117,10 @@ int qm_adafactor_narrow(const struct qm_tensor_run_case *w, const struct qm_tens
         free(p);
         return -1;
     }
+    struct qm_narrow_span mean = {0};
     for (int64_t k = 0; k < n; k++) {
         p[k] = qm_narrow_span_one(before[k]);
-        struct qm_narrow_span v = at_least(estimate(w, at, k), h->eps1 * h->eps1);
+        struct qm_narrow_span v = at_least(estimate(w, at, k, &mean), h->eps1 * h->eps1);
         out[k] = qm_narrow_span_narrow(qm_narrow_span_product(
             inverse_root(v), qm_narrow_span_one(h->maximize ? -at->grad[k] : at->grad[k])));
         is_special |= out[k].nan || isinf(out[k].lo) || isinf(out[k].hi);

@@ -302,6 +302,8 @@ static struct qm_ball updated(const struct factor *f, int64_t i, struct qm_ball 
     }
     p = qm_bound_decayed(f->b, qm_ball_exact(f->b->p[i]), decay, h->lr, h->weight_decay);
     u = qm_ball_mul(by, o);
+    if (f->b->reorder.fold) /* lr meets the scaled factor */
+        u = qm_ball_either(u, qm_ball_mul(lr, qm_ball_mul(qm_ball_scalar(f->s.ratio), o)));
     return qm_bound_stepped(f->b, qm_ball_exact(f->b->p[i]), p, h->lr, h->weight_decay,
                             f->kind->rounds_all ? narrow(u) : u);
 }

@@ -19,7 +19,7 @@
 #include "core/user_kernel/backend_file.h"
 #include "tests/support/random_floats.h"
 
-enum { WIDTH = 64, INPUTS = 4, ROWS = 18, N = WIDTH * ROWS, ROUNDS = 10 };
+enum { WIDTH = 64, INPUTS = 4, ROWS = 20, N = WIDTH * ROWS, ROUNDS = 10 };
 
 /* Row k of a, b, m, q; is_fused: with contraction. */
 static float want(int k, const float *in, int is_fused)
@@ -32,9 +32,11 @@ static float want(int k, const float *in, int is_fused)
     }
     switch (k) {
     case 4:
-    case 12: return is_fused ? fmaf(a, b, m) : a * b + m;
+    case 12:
+    case 18: return is_fused ? fmaf(a, b, m) : a * b + m;
     case 6:
-    case 13: return is_fused ? fmaf(a, b, q) : a * b + q;
+    case 13:
+    case 19: return is_fused ? fmaf(a, b, q) : a * b + q;
     case 5:
     case 16: return a * b;
     case 7:
