@@ -73,12 +73,13 @@ static int64_t around_blocks(const struct qm_domain *d, struct qm_domain_source 
 
 /* Small sizes of one to four axes.  Of vectors every second is as long as whole blocks, give or
  * take an element, of matrices every sixth is long, the other side as wide as their elements allow,
- * and every sixth has equal sides; of tensors that keep their fallbacks every second has a size
+ * every sixth has equal sides, and every sixth (of rules over whole tensors every second of those
+ * left) two unequal ones above 23; of tensors that keep their fallbacks every second has a size
  * around where these end, or around whole blocks below it. */
 static struct qm_shape crossed_shape(const struct qm_domain *d, struct qm_domain_source *s,
                                      int forced)
 {
-    enum { LONG = 6, EQUAL = 6, SIDE = 24, ELEMENTS = 1 << 12 };
+    enum { LONG = 6, EQUAL = 6, BOTH = 6, SIDE = 24, ELEMENTS = 1 << 12 };
     int rank = qm_domain_one_in(s, 4) ? 1 : (int)between(s, 2, 4);
     int64_t n = forced || qm_domain_one_in(s, 2) ? 0 : qm_domain_around_fallback(d, s);
     struct qm_shape shape = {rank, {0}};
@@ -98,6 +99,13 @@ static struct qm_shape crossed_shape(const struct qm_domain *d, struct qm_domain
         int is_tall = qm_domain_one_in(s, 2);
         last[is_tall] = most > 4 ? qm_domain_log_uniform(s, most) : between(s, 1, 4);
         last[!is_tall] = length;
+        for (int a = 0; a < rank - 2; a++)
+            shape.dim[a] = 1;
+    } else if (rank > 1 && qm_domain_one_in(s, d->recipe.rule->tensor ? 2 : BOTH)) {
+        int64_t *last = shape.dim + rank - 2, side = between(s, SIDE, 54);
+        int is_tall = qm_domain_one_in(s, 2);
+        last[is_tall] = side;
+        last[!is_tall] = side * 5 / 4 + qm_domain_log_uniform(s, ELEMENTS / side - side * 5 / 4);
         for (int a = 0; a < rank - 2; a++)
             shape.dim[a] = 1;
     }
