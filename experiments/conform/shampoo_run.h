@@ -35,7 +35,8 @@ void qm_shampoo_judge_preconditioned(struct qm_conform *c, const struct qm_shamp
                                      const struct qm_shampoo_matrix *root, int64_t t);
 
 /* The steps of the registered rule, each from the recorded state before it, where the order of a
- * factor says whether it has codes and no code was open. */
+ * factor says whether it has codes, no code was open, and the step forms the recorded codes of
+ * every root. */
 void qm_shampoo_judge_steps(struct qm_conform *c, struct qm_shampoo_record *r,
                             const struct qm_shampoo_matrix *stat,
                             const struct qm_shampoo_matrix *root);

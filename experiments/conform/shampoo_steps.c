@@ -93,32 +93,37 @@ static double cancelling(struct qm_conform *c, const struct qm_shampoo_record *r
     return sum > 0.0 ? fmax(of_terms / sum, 1.0) : 1.0;
 }
 
-/* Loads the recorded matrices of one side of all tiles after step t, those of last pieces or the
- * others, into a slot of the plan. */
-static qm_status load_side(struct qm_conform *c, const struct qm_shampoo_record *r,
-                           const struct qm_shampoo_matrix *all, int right, int last, int64_t t,
-                           void *plan, int slot)
+/* The recorded matrices of one side of all tiles after step t, those of last pieces or the others,
+ * as a slot holds them.  codes, scales: NULL where there is no memory. */
+struct side {
+    int64_t n_codes; /* 0: numbers, which stand in scales */
+    uint8_t *codes;
+    float *scales;
+};
+
+static struct side side_of(struct qm_conform *c, const struct qm_shampoo_record *r,
+                           const struct qm_shampoo_matrix *all, int right, int last, int64_t t)
 {
     struct qm_shampoo_group of = qm_shampoo_group_of(&r->tiles, right, last);
-    int64_t nn = of.n * of.n, tiles = r->tiles.down * r->tiles.across, per = 0;
-    int is_coded = 0;
-    uint8_t *codes = qm_golden_case_memory(c, of.count * nn + 1, 1);
-    float *scales = qm_golden_case_memory(c, of.count * nn + 1, sizeof *scales);
-    for (int64_t k = 0, at = 0; codes && scales && k < tiles; k++) {
+    int64_t nn = of.n * of.n, tiles = r->tiles.down * r->tiles.across, n = of.count * nn + 1;
+    struct side s = {0, qm_golden_case_memory(c, n, 1),
+                     qm_golden_case_memory(c, n, sizeof *s.scales)};
+    for (int64_t k = 0, at = 0; s.codes && s.scales && k < tiles; k++) {
         const struct qm_shampoo_matrix *m = &all[2 * k + right];
         if (qm_shampoo_place_of(&r->tiles, right, k).last != last)
             continue;
-        is_coded = m->codes != NULL;
-        per = is_coded ? m->n_scales : nn;
-        for (int64_t i = 0; is_coded && i < nn; i++)
-            codes[at * nn + i] = (uint8_t)m->codes[(t - 1) * nn + i];
-        memcpy(scales + at * per, (is_coded ? m->scales : m->values) + (t - 1) * per,
-               sizeof *scales * (size_t)per);
-        at++;
+        int64_t per = m->codes ? m->n_scales : nn;
+        for (int64_t i = 0; m->codes && i < nn; i++)
+            s.codes[s.n_codes++] = (uint8_t)m->codes[(t - 1) * nn + i];
+        memcpy(s.scales + at++ * per, (m->codes ? m->scales : m->values) + (t - 1) * per,
+               sizeof *s.scales * (size_t)per);
     }
-    return !codes || !scales ? QM_NO_MEMORY
-           : of.count == 0   ? QM_OK
-                             : qm_backend_cpu.load(plan, slot, is_coded ? codes : NULL, scales);
+    return s;
+}
+
+static qm_status load_side(const struct side *s, void *plan, int slot)
+{
+    return qm_backend_cpu.load(plan, slot, s->n_codes ? s->codes : NULL, s->scales);
 }
 
 /* The eigenvalues, or the diagonals of coded roots: of all left sides, then of all right ones. */
@@ -137,6 +142,16 @@ static qm_status load_apart(struct qm_conform *c, const struct qm_shampoo_record
     return x ? qm_backend_cpu.load(plan, slot, NULL, x) : QM_NO_MEMORY;
 }
 
+static int vectors_slot(int at, int right, int last)
+{
+    return at + right + (last ? QM_SHAMPOO_LAST_VECTORS : QM_SHAMPOO_LEFT_VECTORS);
+}
+
+static int root_slot(int at, int right, int last)
+{
+    return at + right + (last ? QM_SHAMPOO_LAST_ROOT : QM_SHAMPOO_LEFT_ROOT);
+}
+
 /* Loads everything that is recorded after step t; nothing at t = 0, when all of it is zero. */
 static qm_status load_all(struct qm_conform *c, const struct qm_shampoo_record *r,
                           const struct qm_shampoo_matrix *stat,
@@ -148,15 +163,41 @@ static qm_status load_all(struct qm_conform *c, const struct qm_shampoo_record *
         return QM_OK;
     for (int i = 0; i < at; i++)
         QM_TRY(qm_backend_cpu.load(plan, i, NULL, moment[i] + (t - 1) * r->n));
-    for (int right = 0; right < 2; right++)
-        for (int last = 0; last < 2; last++) {
-            int vectors = at + right + (last ? QM_SHAMPOO_LAST_VECTORS : QM_SHAMPOO_LEFT_VECTORS);
-            QM_TRY(load_side(c, r, stat, right, last, t, plan, vectors));
-            QM_TRY(load_side(c, r, root, right, last, t, plan,
-                             at + right + (last ? QM_SHAMPOO_LAST_ROOT : QM_SHAMPOO_LEFT_ROOT)));
-        }
+    for (int k = 0; k < 4; k++) {
+        int right = k / 2, last = k % 2;
+        struct side of[2] = {side_of(c, r, stat, right, last, t),
+                             side_of(c, r, root, right, last, t)};
+        if (qm_shampoo_group_of(&r->tiles, right, last).count == 0)
+            continue;
+        if (!of[0].scales || !of[1].scales || !of[0].codes || !of[1].codes)
+            return QM_NO_MEMORY;
+        QM_TRY(load_side(&of[0], plan, vectors_slot(at, right, last)));
+        QM_TRY(load_side(&of[1], plan, root_slot(at, right, last)));
+    }
     QM_TRY(load_apart(c, r, stat, t, plan, at + QM_SHAMPOO_EIGENVALUES));
     return load_apart(c, r, root, t, plan, at + QM_SHAMPOO_DIAGONALS);
+}
+
+/* *same: whether the plan's roots have the recorded codes of step t.  A root is formed from vectors
+ * and eigenvalues that are a rounding off here, so that a number near an edge between codes may
+ * fall to its other side; the codes are judged beside, from the recorded statistic. */
+static qm_status compare_roots(struct qm_conform *c, const struct qm_shampoo_record *r,
+                               const struct qm_shampoo_matrix *root, int at, int64_t t, void *plan,
+                               int *same)
+{
+    *same = 1;
+    for (int k = 0; k < 4; k++) {
+        struct side of = side_of(c, r, root, k / 2, k % 2, t);
+        uint8_t *codes = qm_golden_case_memory(c, of.n_codes + 1, 1);
+        float *scales = qm_golden_case_memory(c, of.n_codes + 1, sizeof *scales);
+        if (!of.codes || !of.scales || !codes || !scales)
+            return QM_NO_MEMORY;
+        if (of.n_codes == 0)
+            continue;
+        QM_TRY(qm_backend_cpu.save(plan, root_slot(at, k / 2, k % 2), codes, scales));
+        *same &= memcmp(codes, of.codes, (size_t)of.n_codes) == 0;
+    }
+    return QM_OK;
 }
 
 /* The share of the largest moment that a whole step may be off by: sums of n products in each of
@@ -253,6 +294,7 @@ void qm_shampoo_judge_steps(struct qm_conform *c, struct qm_shampoo_record *r,
         struct qm_tensor g = {(void *)(uintptr_t)(r->grads + (t - 1) * r->n), QM_DTYPE_f32,
                               r->shape};
         void *plan = NULL;
+        int is_same = 0;
         double share = whole_share(r, stat, t) * cancelling(c, r, root, t);
         if (share == HUGE_VAL) /* nothing of a root is certain but what its parts were judged by */
             continue;
@@ -263,7 +305,9 @@ void qm_shampoo_judge_steps(struct qm_conform *c, struct qm_shampoo_record *r,
             st = load_all(c, r, stat, root, moment, t - 1, plan);
         if (st == QM_OK)
             st = qm_backend_cpu.step(plan, &param, &g, t, 0);
-        for (int i = 0; i < at && st == QM_OK; i++) {
+        if (st == QM_OK)
+            st = compare_roots(c, r, root, at, t, plan, &is_same);
+        for (int i = 0; i < at && st == QM_OK && is_same; i++) {
             const float *m = moment[i] + (t - 1) * r->n;
             st = qm_backend_cpu.decode(plan, i, p + r->n);
             qm_match_close(c, "moment after a whole step", p + r->n, m, r->n, 0.0,
@@ -273,6 +317,8 @@ void qm_shampoo_judge_steps(struct qm_conform *c, struct qm_shampoo_record *r,
             qm_backend_cpu.close(plan);
         if (st != QM_OK)
             qm_golden_case_failed(c);
+        if (!is_same)
+            continue;
         allow_step(r, moment, t, share, allowed);
         qm_match_close_each(c, "parameter after a whole step", p, want, allowed, r->n);
     }
