@@ -136,6 +136,22 @@ static void print_differences(const struct page *p)
             p->f);
 }
 
+/* Says of each report that says what an earlier one says that it is the same. */
+static void print_same(const struct page *p)
+{
+    for (int i = 1; i < p->n; i++)
+        for (int k = 0; k < i; k++) {
+            const struct qm_gpu_report *a = &p->r[k], *b = &p->r[i];
+            int same = json_equal(a->device, b->device) && json_equal(a->plan, b->plan);
+            for (int part = 0; part < QM_GPU_PARTS; part++)
+                same &= json_equal(a->rows[part], b->rows[part]);
+            if (same) {
+                fprintf(p->f, "\n**%d is the same report as %d.**\n", i + 1, k + 1);
+                break;
+            }
+        }
+}
+
 /* Prints how many of the rows that could be measured are good, and how many could not be. */
 static void print_counts(const struct page *p)
 {
@@ -275,6 +291,7 @@ static void print_all(const struct page *p)
           p->f);
     print_facts(p);
     print_counts(p);
+    print_same(p);
     print_differences(p);
     print_numbers(p, "Speed of a step, as a share of a copy", QM_GPU_speed, "share_of_copy");
     print_numbers(p, "Parameters per second", QM_GPU_speed, "rate");

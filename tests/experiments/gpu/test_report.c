@@ -228,6 +228,9 @@ static void any_name_makes_a_report(void **unused)
         assert_int_equal(qm_gpu_report_beside(f, files, 2), QM_OK);
         fclose(f);
         expect_page(side);
+        char command[4300];
+        snprintf(command, sizeof command, "grep -qF '**2 is the same report as 1.**' '%s'", side);
+        assert_int_equal(system(command), 0);
         qm_gpu_report_free(&r);
         qm_gpu_report_free(&again);
     }
