@@ -54,3 +54,16 @@ double qm_asked_share(const struct qm_results *r, int64_t i)
 }
 
 int qm_is_unquantized(const struct qm_results *r, int64_t i) { return qm_asked_share(r, i) == 0.0; }
+
+int64_t qm_oneshot_beyond(const struct qm_results *r)
+{
+    int64_t found = 0;
+    for (int64_t i = 0; i < r->n_cells; i++) {
+        const struct qm_cell *c = &r->cell[i];
+        struct qm_shape drawn = {.rank = 1, .dim = {c->n}};
+        if (c->coupling == QM_COUPLING_oneshot && !c->reason && !r->outcome[i].reason)
+            found += qm_recipe_slot(c->recipe, c->slot, c->recorded ? &c->recorded->shape : &drawn)
+                         .bits == 0;
+    }
+    return found;
+}

@@ -31,4 +31,7 @@ double qm_asked_share(const struct qm_results *r, int64_t i);
 /* Whether cell i has no code in what it is asked about. */
 int qm_is_unquantized(const struct qm_results *r, int64_t i);
 
+/* Cells of coupling oneshot that ran and whose recipe keeps tensors of such a shape in float32. */
+int64_t qm_oneshot_beyond(const struct qm_results *r);
+
 #endif

@@ -1,6 +1,7 @@
 /* write_results.c - Writes the result file of a suite and reports its tables. */
 #include "experiments/run/write_results.h"
 #include "core/base/clock.h"
+#include "experiments/lockstep/coded_share.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -87,6 +88,11 @@ static json_t *report(struct qm_write_results *f, const struct qm_results *r,
     int is_printed = !qm_cli.json && !all_skipped;
     note_reasons(r, 0, all_skipped, skips);
     note_reasons(r, 1, all_skipped, skips);
+    int64_t beyond = qm_oneshot_beyond(r);
+    if (beyond && !all_skipped)
+        qm_note("%lld cells of coupling oneshot give codes to a tensor that their recipe keeps in "
+                "float32 (min_numel, whole_blocks)",
+                (long long)beyond);
     if (n.diverged)
         qm_note("%lld cells diverged", (long long)n.diverged);
     for (int i = 0; i < r->suite->n_summaries; i++) {

@@ -13,6 +13,7 @@ METRICS = (("sqnr", "SQNR of the state (dB)"), ("step_sqnr", "SQNR of the update
 WHOLE = (("sqnr", "SQNR of the next update (dB)"),)  # of coupling update, which has no other
 BLOCKS, USUAL = "block:", 128
 MOST = 12  # panels of a figure
+ENOUGH = 6  # values of which two have the median between them with 95 %
 EXACT = 20 * 23 * math.log10(2)  # dB of an error of one unit in the last place of a float32
 SEEDS = ("seed", "rounding_seed")
 DRAWN = ("dist:", "problem:")  # sources whose data a seed draws
@@ -20,10 +21,10 @@ pair = None  # two labels that are compared, instead of the first and the best
 
 
 def interval(values):
-    """The median, and the order statistics that hold it with at least 95 %; the range below six."""
+    """The median, and the order statistics that hold it with at least 95 %; the range below ENOUGH."""
     x = np.sort(values)
     n, tail, k = len(x), 0.0, 0
-    while n >= 6:
+    while n >= ENOUGH:
         tail += math.exp(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
                          - n * math.log(2.0))  # P(Bin(n, 1/2) = k)
         if tail > 0.025:
@@ -97,11 +98,13 @@ def bars(low, mid, high):
                  np.where((high < EXACT) & np.isfinite(high), high - mid, 0.0)]
 
 
-def measured(unit, mid, low, high):
-    """A difference with its interval in words, without digits below a hundredth."""
+def measured(unit, mid, low, high, n=ENOUGH):
+    """A median of n differences with its interval in words, or their range where they are too few
+    for one, without digits below a hundredth."""
     small = [0.0 if is_nothing(x) else x for x in (mid, low, high)]
     mid, low, high = (common.digits(x, 2) for x in small)
-    return f"by {mid} {unit} [{low}, {high}]"
+    return f"by {mid} {unit}" + (f" [{low}, {high}]" if n >= ENOUGH else
+                                 f" (from {low} to {high})" if n > 1 else "")
 
 
 def varying(axes):
@@ -393,14 +396,14 @@ class Grid:
             rest = f", the best of {which}," if others and sure else ""
             axis += "" if sure else f"{equal}nothing is surely above {first}; "
             return (f"{axis}{first} beats {best}{rest} on {int(np.sum(d < 0))} of {n} {what} "
-                    f"{measured(unit, -mid, -high, -low)}{where}"
+                    f"{measured(unit, -mid, -high, -low, n)}{where}"
                     + f", with {cost[0]} bits to {cost[1]}" * (bits >= 0.005))
         if low <= 0.0:
             return (f"{axis}{equal}nothing is surely above {first}{where}; {best} on "
-                    f"{wins} of {n} {what} {measured(unit, mid, low, high)}"
+                    f"{wins} of {n} {what} {measured(unit, mid, low, high, n)}"
                     + f", with {cost[1]} bits to {cost[0]}" * (bits >= 0.005))
         return (f"{axis}{best} beats {first} on {wins} of {n} {what} "
-                f"{measured(unit, mid, low, high)}{where}"
+                f"{measured(unit, mid, low, high, n)}{where}"
                 + f", with {cost[1]} bits to {cost[0]}" * (bits >= 0.005))
 
     def one(self, found):

@@ -132,7 +132,7 @@ def draw(c, out):
     lost = campaign.lost_cells(cells, axes, open_)
     large = (cells["n"][owner] >= LEAST) & open_[owner] & (cells["status"][owner] == "ok")
     unit = units(cells, axes, owner[large], c.f["/metrics"][...])
-    panels, answers, found, same, legend, floats, told = [], [], set(), [], {}, 0, {}
+    panels, answers, found, same, legend, floats, told = [], [], set(), [], {}, {}, {}
     looks = encode.looks({label: [q for i in owner[large & (label_of == label)]
                                   for q in encode.of_recipe(str(cells["recipe"][i]))]
                           for label in campaign.in_order(label_of[large])})
@@ -142,7 +142,7 @@ def draw(c, out):
         sqnr = common.curves(c.f, "/curves/" + track)
         drawn = np.array([len(s) > 1 and (~np.isnan(s)).any() for s in sqnr], dtype=bool) & large
         plain = drawn & campaign.is_plain(cells, track.replace("sqnr", "coded"))[owner]
-        floats += int(plain.sum())
+        floats[state] = len({*owner[plain].tolist()})
         drawn &= ~plain
         labels = campaign.in_order(label_of[drawn])
         for coupling in campaign.in_order(cells["coupling"][owner[drawn]]):
@@ -169,8 +169,8 @@ def draw(c, out):
             panels.append((fig, head, f"{head}. {answer}"))
     if panels:
         small = len(set(owner[cells["n"][owner] < LEAST].tolist()))
-        left = [f"{small} curves of tensors below {LEAST} elements"] * (small > 0) \
-            + [f"{floats} curves that are {campaign.SMALL}"] * (floats > 0)
+        left = [f"{small} cells of tensors below {LEAST} elements"] * (small > 0) \
+            + [f"{n} cells whose {state} is {campaign.SMALL}" for state, n in floats.items() if n]
         title = min(answers, key=lambda a: a[0])[1]  # the error of the whole run, if there is one
         rest = [a for _, a in answers if a != title][:4]
         title = title[0].upper() + title[1:] + campaign.lost_title(lost)

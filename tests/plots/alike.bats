@@ -295,6 +295,8 @@ for _ in range(5000):
     said = cells.measured("dB", *sorted((x, y, draw.choice([x, 1e-7, -1e-8, float("inf")]))))
     assert "e+" not in said and "e-" not in said, said
 assert cells.measured("dB", 0.0, -0.2, 0.3) == "by 0 dB [-0.2, 0.3]"
+assert cells.measured("dB", 5.8, 5.7, 5.9, 4) == "by 5.8 dB (from 5.7 to 5.9)"
+assert cells.measured("dB", 5.8, 5.8, 5.8, 1) == "by 5.8 dB"
 assert cells.measured("dB", 110.2, 88.4, float("inf")) == "by 110 dB [88, Inf]"
 assert common.unlike(4.508, 4.511) == ("4.508", "4.511")
 END

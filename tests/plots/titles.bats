@@ -54,7 +54,8 @@ small = int((ok & ~coded).sum())
 large = int((ok & ~coded & (cells["n"] >= 16)).sum())
 told = os.environ["TOLD"]
 assert f"{small} cells that are not quantized (too small, or not in whole blocks)" in told, told
-assert f"{large} curves that are not quantized (too small, or not in whole blocks)" in told, told
+assert f"{large} cells whose second state is not quantized (too small, or not in whole blocks)" in \
+    told, told
 EOF
 }
 
