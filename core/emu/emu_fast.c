@@ -60,10 +60,12 @@ qm_status qm_emu_divisions(const char *text, char **out)
 
 const char *qm_emu_fast_flags(void)
 {
-/* Functions are inlined as nvcc inlines them, those that other files could call, too. */
-#define CONTRACTING                                                             \
-    "-ffp-contract=fast -fexpensive-optimizations -fno-semantic-interposition " \
-    "-finline-functions -finline-small-functions"
+/* Functions are inlined, loops unrolled and structs taken apart as nvcc does, those that other files
+ * could call, too.  Checks of alignment stand between a product and its sum; the other form has
+ * them. */
+#define CONTRACTING                                                           \
+    "-O2 -ffp-contract=fast -fno-tree-vectorize -fno-semantic-interposition " \
+    "-finline-functions -fno-sanitize=alignment"
 #if defined __x86_64__
     return __builtin_cpu_supports("fma") ? CONTRACTING " -mfma" : NULL;
 #elif defined __FP_FAST_FMAF

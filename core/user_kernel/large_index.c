@@ -163,6 +163,15 @@ static qm_status slot_fits(struct far *f, const struct qm_kernel_slot *s)
     return QM_OK;
 }
 
+/* The bits that a code takes in the bytes of a slot. */
+static int width_of(const struct qm_kernel_slot *s)
+{
+    int width = s->bits;
+    while (width < 8 && (s->n * width + 7) / 8 < s->code_bytes)
+        width++;
+    return width;
+}
+
 static qm_status slot_add(struct far *f, int i)
 {
     const struct qm_kernel_slot *from = &f->small.slot[i];
@@ -174,7 +183,7 @@ static qm_status slot_add(struct far *f, int i)
     int64_t scales = blocks ? from->n_scales / blocks : 0; /* of a block */
     struct array draws = {"draws", from->name, .per = 1, .bytes = 4, .is_const = 1};
     struct array values = {"value", from->name, .per = 1, .bytes = 4, .is_float = 1};
-    struct array codes = {"code byte", from->name, .per = 8, .bytes = from->bits};
+    struct array codes = {"code byte", from->name, .per = 8, .bytes = width_of(from)};
     struct array scale = {"scale", from->name, .per = block, .bytes = 4 * scales, .is_float = 1};
     if (from->code_bytes == from->n)
         codes.per = codes.bytes = 1;

@@ -310,7 +310,7 @@ static const char doc[] =
     "(core/abi/kernel_nearest.h), compiled with $CC or cc and $CFLAGS, and run in a process of "
     "its own, so that a crash, a hang and a write outside the buffer are verdicts.  A .cu file "
     "holds a kernel qm_cuda_nearest (core/abi/kernel_cuda.h), and is proved contracted and "
-    "uncontracted: a proof for each form, or one where contraction changes nothing (--fmad "
+    "uncontracted: a proof for each form, or one where the compiler contracts nothing (--fmad "
     "chooses one form).\n\n"
     "With --backend cuda the work is done in a process of its own, on GPU number $QM_CUDA_DEVICE "
     "(0): a driver or NVRTC that crashes, leaves, or takes longer than $QM_CUDA_LIMIT seconds (30; "

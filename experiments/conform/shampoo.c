@@ -157,12 +157,15 @@ void qm_shampoo_matrix_at(struct qm_conform *c, const struct qm_shampoo_record *
         x[i * (n + 1)] = m->apart[(t - 1) * n + i];
 }
 
-/* 1: the code may be that of a number within its error over the recorded scale. */
+/* 1: the code may be that of a number within its error over the recorded scale; of a scale of 0, of
+ * the number 0. */
 static int may_have(const struct qm_shampoo_record *r, double x, double scale, double allowed,
                     int want)
 {
     if (allowed == HUGE_VAL) /* nothing of the row is certain */
         return 1;
+    if (scale == 0.0)
+        return fabs(x) <= allowed && want == qm_code_of(&r->codec, 0.0f, 0);
     double off = allowed / scale + 4.0 * QM_U, at = x / scale;
     return scale > 0.0 && qm_code_of(&r->codec, (float)(at - off), 0) <= want &&
            want <= qm_code_of(&r->codec, (float)(at + off), 0);

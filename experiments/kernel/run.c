@@ -457,7 +457,7 @@ static qm_status begin(struct qm_kernel_run *r, const struct qm_kernel_files *f,
     return st;
 }
 
-/* Compiles the forms that are judged, and tells where contraction changes nothing. */
+/* Compiles the forms that are judged, and tells where the compiler contracts nothing. */
 static qm_status build_forms(struct qm_kernel_run *r, struct qm_kernel_files f[QM_FMADS])
 {
     struct qm_kernel_forms *forms = &r->forms;

@@ -478,3 +478,22 @@ P
     run -1 "$QUALM" check --no-shrink --kernel nan.c -q --case 4097/nonfinite/default/t1/forced
     [[ $output == *", want NaN; step 1"* && $output != *"want nan"* ]]
 }
+
+@test "large tensors: codes of three bits in nibbles have their bytes" {
+    cat >"$BATS_TEST_TMPDIR/k.c" <<'C'
+#include "kernel_abi.h"
+
+QM_KERNEL("adamw3_3_solo");
+
+/* Writes nothing, as it does in the small tensor that this case is compared with, and refuses one
+ * whose codes are not two in a byte. */
+int qm_kernel_step(const struct qm_kernel_args *a)
+{
+    for (int k = 0; k < a->n_slots; k++)
+        if (a->slot[k].bits == 3 && a->slot[k].code_bytes != (a->slot[k].n + 1) / 2)
+            return 7;
+    return 0;
+}
+C
+    "$QUALM" check --kernel "$BATS_TEST_TMPDIR/k.c" --case 33554439/far --no-shrink
+}
