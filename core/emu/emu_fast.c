@@ -60,8 +60,8 @@ qm_status qm_emu_divisions(const char *text, char **out)
 
 const char *qm_emu_fast_flags(void)
 {
-/* Functions are inlined, loops unrolled and structs taken apart as nvcc does, those that other files
- * could call, too.  Checks of alignment stand between a product and its sum; the other form has
+/* Functions are inlined, also those that other files could call, loops unrolled and structs taken
+ * apart as nvcc does.  Checks of alignment stand between a product and its sum; the other form has
  * them. */
 #define CONTRACTING                                                           \
     "-O2 -ffp-contract=fast -fno-tree-vectorize -fno-semantic-interposition " \

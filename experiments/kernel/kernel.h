@@ -57,7 +57,8 @@ struct qm_kernel_case {
 /* The forms of a .cu file (core/compile/kernel_build.h) that a check judges, and the bad cases of
  * each. */
 struct qm_kernel_forms {
-    int has[QM_FMADS], is_same; /* is_same: the compiler contracts nothing, so one run judges both */
+    int has[QM_FMADS],
+        is_same; /* is_same: the compiler contracts nothing, so one run judges both */
     int64_t bad[QM_FMADS], judged[QM_FMADS]; /* cases; judged: that ended in a verdict */
     const char *left_out;                    /* why the contracted form is not judged, or NULL */
     char lines[4096];                        /* what is contracted (qm_fmad_lines) */

@@ -170,8 +170,9 @@ static void print_forms(const struct qm_kernel_run *r)
         qm_print("judged %s alone, as --fmad asks; nvcc and NVRTC contract by default\n",
                  qm_fmad_text(f->has[QM_FMAD_true] ? QM_FMAD_true : QM_FMAD_false));
     else if (f->is_same)
-        qm_print("the compiler contracts nothing in this kernel: --fmad=true and --fmad=false are the "
-                 "same code\n");
+        qm_print(
+            "the compiler contracts nothing in this kernel: --fmad=true and --fmad=false are the "
+            "same code\n");
     else
         qm_print("judged %s, as nvcc and NVRTC compile by default: %s; %s: %s\n",
                  qm_fmad_text(QM_FMAD_true), form_words(r, QM_FMAD_true),

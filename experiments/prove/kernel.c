@@ -172,7 +172,8 @@ static qm_status prove_forms(const char *path, int on_gpu, const struct qm_prove
         QM_TRY(prove_form(path, on_gpu, o, &proof, &is_same));
         int is_both = has_both && i == QM_FMAD_true && is_same;
         snprintf(form, sizeof form, "%s%s",
-                 is_both ? "the compiler contracts nothing" : qm_fmad_text((enum qm_fmad)i), left_out);
+                 is_both ? "the compiler contracts nothing" : qm_fmad_text((enum qm_fmad)i),
+                 left_out);
         add(all, failed, path, form, proof);
         if (is_both)
             break;

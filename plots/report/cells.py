@@ -21,7 +21,8 @@ pair = None  # two labels that are compared, instead of the first and the best
 
 
 def interval(values):
-    """The median, and the order statistics that hold it with at least 95 %; the range below ENOUGH."""
+    """The median, and the order statistics that hold it with at least 95 %; the range of fewer than
+    ENOUGH."""
     x = np.sort(values)
     n, tail, k = len(x), 0.0, 0
     while n >= ENOUGH:
