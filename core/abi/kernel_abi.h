@@ -32,8 +32,7 @@
  *     c2; multiply by lr, and what multiplies it, before or after dividing
  * Another rule or format, to be judged with another --as:
  *   - scalars (1 - b, b^t, corrections) in float32 where the rule forms them in double
- *   - float32 or double where the rule itself rounds to a narrower format (Muon's iteration and
- *     step in bfloat16)
+ *   - float32 where the rule rounds to bfloat16 (Muon)
  *   - eps without sqrt(c2) where c2 is taken into the step
  *   - decay after the step instead of before it
  *   - approximate division, roots and exponentials
@@ -96,7 +95,8 @@ struct qm_kernel_slot {
     float *values;
     const float *codebook; /* [2^bits]: unit value of each stored code; NaN: there is no such code.
                             * Entries need not ascend (float formats, af4) */
-    const uint32_t *draws; /* [n]: 32 random bits per element where round is stoch or dither */
+    const uint32_t *draws; /* [n]: 32 random bits per element where round is stoch, dither or
+                            * bernoulli */
 };
 
 struct qm_kernel_args {

@@ -61,6 +61,7 @@ enum {
 /* What is another rule or format, to be judged with another --as. */
 #define QM_REORDER_NOT_LIST(X)                                                                      \
     X("scalars (1 - b, b^t, corrections) in float32 where the rule forms them in double")           \
+    X("float32 where the rule rounds to bfloat16 (Muon)")                                           \
     X("eps without sqrt(c2) where c2 is taken into the step")                                       \
     X("decay after the step instead of before it")                                                  \
     X("approximate division, roots and exponentials")                                               \

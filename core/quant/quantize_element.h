@@ -27,7 +27,7 @@ struct qm_quantizer {
     int bits, sign; /* bits per code; sign 1: values in [-1, 1], 0: in [0, 1] */
     enum qm_norm norm;
     int expand;    /* N of curve expand:N; 0 with the other curves */
-    int64_t block; /* N of block:N and rank1block:N; 0 for norms without one */
+    int64_t block; /* N of block:N and of the norms of qm_norm_has_block; 0 for norms without one */
     enum qm_curve curve;
     enum qm_search search;
     enum qm_round round;

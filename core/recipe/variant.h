@@ -6,7 +6,7 @@
 
 /* A slot of the rule that is like no other one (qm_rule_slot_like). */
 struct qm_variant_slot {
-    const char *name;      /* the rule's slot name; checked when the registry is opened */
+    const char *name;      /* the rule's slot name; qm_recipe_from checks it */
     const char *quantizer; /* "dyn:4s/block:128/bisect/near/hi" or "f32" */
     int64_t min_numel;     /* smaller tensors keep this slot plain; 0: none do */
     int whole_blocks;      /* 1: tensors that are no multiple of the block too (torchao); with norm

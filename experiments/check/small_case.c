@@ -74,8 +74,9 @@ static int64_t around_blocks(const struct qm_domain *d, struct qm_domain_source 
 /* Small sizes of one to four axes.  Of vectors every second is as long as whole blocks, give or
  * take an element, of matrices every sixth is long, the other side as wide as their elements allow,
  * every sixth has equal sides, and every sixth (of rules over whole tensors every second of those
- * left) two unequal ones above 23; of tensors that keep their fallbacks every second has a size
- * around where these end, or around whole blocks below it. */
+ * left, of those that cut them into pieces none) two unequal ones above 23; of tensors that keep
+ * their fallbacks every second has a size around where these end, or around whole blocks below
+ * it. */
 static struct qm_shape crossed_shape(const struct qm_domain *d, struct qm_domain_source *s,
                                      int forced)
 {
@@ -101,7 +102,8 @@ static struct qm_shape crossed_shape(const struct qm_domain *d, struct qm_domain
         last[!is_tall] = length;
         for (int a = 0; a < rank - 2; a++)
             shape.dim[a] = 1;
-    } else if (rank > 1 && qm_domain_one_in(s, d->recipe.rule->tensor ? 2 : BOTH)) {
+    } else if (rank > 1 && !(d->reads >> QM_HYPER_max_order & 1) &&
+               qm_domain_one_in(s, d->recipe.rule->tensor ? 2 : BOTH)) {
         int64_t *last = shape.dim + rank - 2, side = between(s, SIDE, 54);
         int is_tall = qm_domain_one_in(s, 2);
         last[is_tall] = side;

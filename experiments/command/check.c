@@ -550,7 +550,6 @@ int qm_cmd_check(int argc, char **argv)
             "\vA kernel may be more precise than its rule, and in these points otherwise:\n" ALLOWED
             "and is another rule or format, to be judged with another --as, where it "
             "has:\n" NOT_ALLOWED "\nExamples:\n"
-            "  qualm check\n"
             "  qualm check adamw4_ao --json\n"
             "  qualm check adamw4_ao,exp_avg.round=mid\n"
             "  qualm check --specials adamw8_bnb lion8_fused\n"
@@ -560,7 +559,6 @@ int qm_cmd_check(int argc, char **argv)
             "  qualm check --backend cuda --mode fast     the GPU, contracted and approximate\n"
             "  qualm check --backend emu --mode fast adafactor8_026     as inexact as that may be\n"
             "  qualm check --search --time 20 adamw4_ao        the bound's largest share\n"
-            "  qualm check --search --kernel mine.c\n"
             "  qualm check --kernel mine.c\n"
             "  qualm check --template adamw4_ao.cu > mine.cu; qualm check --kernel mine.cu\n"
             "  CUDAFLAGS=--fmad=false qualm check --kernel mine.cu     as nvcc --fmad=false "

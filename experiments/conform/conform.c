@@ -1,4 +1,4 @@
-/* conform.c - Finds the system that a golden-vector file comes from; begins and ends cases. */
+/* conform.c - Begins and ends cases of a golden file, and reads their attributes and datasets. */
 #include "experiments/conform/conform.h"
 #include "experiments/conform/run.h"
 

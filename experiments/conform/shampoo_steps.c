@@ -178,15 +178,16 @@ static qm_status load_all(struct qm_conform *c, const struct qm_shampoo_record *
     return load_apart(c, r, root, t, plan, at + QM_SHAMPOO_DIAGONALS);
 }
 
-/* *same: whether the plan's roots have the recorded codes of step t.  A root is formed from vectors
- * and eigenvalues that are a rounding off here, so that a number near an edge between codes may
- * fall to its other side; the codes are judged beside, from the recorded statistic. */
+/* *same: whether the plan's roots have the recorded codes of step t, if they are new in it.  A root
+ * is formed from vectors and eigenvalues that are a rounding off here, so that a number near an
+ * edge between codes may fall to its other side; the codes are judged beside, from the recorded
+ * statistic. */
 static qm_status compare_roots(struct qm_conform *c, const struct qm_shampoo_record *r,
                                const struct qm_shampoo_matrix *root, int at, int64_t t, void *plan,
                                int *same)
 {
     *same = 1;
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 4 && t % (int64_t)r->h.root_gap == 0; k++) {
         struct side of = side_of(c, r, root, k / 2, k % 2, t);
         uint8_t *codes = qm_golden_case_memory(c, of.n_codes + 1, 1);
         float *scales = qm_golden_case_memory(c, of.n_codes + 1, sizeof *scales);
