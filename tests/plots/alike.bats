@@ -49,7 +49,7 @@ END
 }
 
 @test "points, dumbbell, frontier: medians are those of the tensors that all compared formats have" {
-    long 3
+    long 7
     # matrices alone have row and column scales: rowcol has fewer than half of the tensors, col more
     suite fewer 'variant: "adamw4_lpmm,min_numel=0,whole_blocks=0"' 'exp_avg.map: [nf4, int]' \
         'exp_avg.norm: ["block:128", rowcol, "block:64"]' \
@@ -168,7 +168,7 @@ END
 }
 
 @test "gap and heat: the largest is of as many pairs as others; single pairs have no interval" {
-    long 2
+    long 3
     python <<'END'
 import forest
 import numpy as np
@@ -214,7 +214,7 @@ END
 }
 
 @test "a suite of which one format is left has a figure; without values plot says why" {
-    long 4
+    long 8
     suite one 'variant: adamw4_ao' 'exp_avg.norm: ["block:64"]' 'source: "states:cancer_mlp*"' \
         'slot: exp_avg'
     suite left 'variant: adamw_f32' 'exp_avg: "e4m3:8s/block:2048/bisect/stoch/lo"' \

@@ -21,7 +21,7 @@ END
 four="adamw4_ao,min_numel=0,whole_blocks=0"
 
 @test "loss and ratio: where all runs diverged nobody is lowest and nothing is furthest" {
-    long 3
+    long 5
     suite gone 'protocol: paired' 'coupling: closed' "variant: [{n: \"$four\"}]" \
         'source: ["problem:rosen"]' 'lr: [1000]' 'seed: 1..6' 'steps: 50'
     [[ $(told gone loss) == "Nobody is lowest at the end: half or more of the runs diverged; 6 of 6 runs diverged | "*"Diverged: n: 6 of 6."*"Of their twins 6 of 6 diverged."* ]]

@@ -104,7 +104,7 @@ EOF
 }
 
 @test "qualm plot: a user's suite of a shipped name, small multiples, a format's look anywhere" {
-    long 3
+    long 4
     printf '%s\n' 'variant: adamw4_ao' 'exp_avg.map: [int, nf4]' \
         'exp_avg.norm: ["block:64", row, tensor]' 'exp_avg.round: [near, stoch]' \
         'source: "states:cancer_mlp*"' 'coupling: oneshot' 'slot: exp_avg' \
@@ -185,7 +185,7 @@ EOF
 }
 
 @test "titles of loss, shares, lr and budget state what the tables of the file say" {
-    long 4
+    long 8
     cat >"$DIR/suites/paired.yaml" <<'Y'
 protocol: paired
 coupling: closed
@@ -312,7 +312,7 @@ EOF
 }
 
 @test "every script prints one line per missing result file and exits with 0" {
-    long 2
+    long 3
     mkdir -p "$DIR/none"
     for script in $(scripts); do
         run --separate-stderr "$PYTHON" "$script" --results "$DIR/none" --out "$DIR/c"

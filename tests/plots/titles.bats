@@ -113,7 +113,7 @@ EOF
 }
 
 @test "where nothing is quantized all titles say so; where some is, no title counts the rest" {
-    long 3
+    long 5
     for protocol in paired ''; do
         suite none ${protocol:+"protocol: $protocol"} 'variant: adamw4_ao' \
             'exp_avg.map: [dyn, nf4]' 'source: "problem:mlp:batch=16"' 'coupling: closed' \
@@ -139,7 +139,7 @@ EOF
 }
 
 @test "plot names the reason and the cure where a file has no figure" {
-    long 3
+    long 4
     "$QUALM" analyze -q experiments/data/samples/checkpoint.pt -o "$DIR/a.h5" >/dev/null
     for words in --list "-o $DIR/x.png" "--what points -o $DIR/x.png"; do
         fails_with 4 '`qualm run SUITE --data FILE`' plot "$DIR/a.h5" $words

@@ -255,7 +255,7 @@ END
 }
 
 @test "gap, heat, contrasts, budget: the gap 1000 of a run that diverged is no number of theirs" {
-    long 3
+    long 5
     suite worse 'protocol: paired' 'coupling: closed' 'source: ["problem:embed:rows=256", "problem:mlp:batch=16"]' \
         'variant: [{bnb: "adamw8_bnb_2048,min_numel=0,whole_blocks=0"}, {ao: "adamw8_ao,min_numel=0,whole_blocks=0"}, {fp8: "adamw_fp8_ao,min_numel=0,whole_blocks=0"}]' \
         'seed: 1..6' 'steps: 300' 'budget: 1'
@@ -292,7 +292,7 @@ END
 }
 
 @test "plot shows on a terminal how far it is, and nothing of it elsewhere" {
-    long 4
+    long 5
     suite tty 'variant: adamw4_ao' 'exp_avg.map: [dyn, nf4]' 'source: "states:cancer_mlp*"' \
         'slot: exp_avg'
     script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip "no terminal"

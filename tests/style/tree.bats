@@ -75,7 +75,7 @@ layers() { (cd "$1" && "$PYTHON" "$ROOT/tests/style/check_layers.py" "${@:2}" b)
 }
 
 @test "the graph has every folder of sources" {
-    long 4
+    long 8
     run "$PYTHON" tests/style/check_layers.py --graph "$BUILD"
     local folder found=0
     for folder in $(find core oracle variants experiments -name '*.[ch]' -exec dirname {} + |
@@ -205,7 +205,7 @@ goes_up() {
 }
 
 @test "limits hold of every form of a line, a function and a list of parameters" {
-    long 2
+    long 5
     local t=$BATS_TEST_TMPDIR nine='int, int, int, int, int, int, int, int, int' form end
     # noticed FILE TEXT: the style's check says TEXT of FILE, whose text comes on stdin
     noticed() {

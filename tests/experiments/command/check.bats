@@ -69,7 +69,7 @@ one=4097/planted/default/t1/forced
 }
 
 @test "--specials judges NaN, Inf, zeros, denormals and overflow of each variant" {
-    long 2
+    long 3
     [ "$(json_value 'd["passed"]' check --specials)" = True ]
     [ "$(json_value 'len(d["specials"])' check --specials)" = \
         $((5 * $(json_value 'len(d)' list variants))) ]

@@ -224,7 +224,7 @@ C
 }
 
 @test "a wrong formula, a wrong tie, a wrong scale are verdicts with inputs" {
-    long 3
+    long 5
     kernel k.c "" "for (int64_t i = 0; i < n; i++) p[i] = nextafterf(nextafterf(p[i], 9), 9);"
     verdict failed "want"
     "$QUALM" check --template adamw4_ao | sed 's/>= (value\[k + 1\]/> (value[k + 1]/' > t.c
@@ -286,7 +286,7 @@ C
 }
 
 @test "--regime selects by class and setting; the seed is printed and changes the draws" {
-    long 4
+    long 5
     kernel k.c
     all=$("$QUALM" check --list-cases sgdm_f32)
     count() { json_value 'd["results"]["passed"]' check --no-shrink --kernel k.c "$@"; }
@@ -322,7 +322,7 @@ C
 }
 
 @test "--against: the same kernel has no difference, a changed kernel has codes and errors" {
-    long 4
+    long 8
     "$QUALM" check --template adamw4_ao > old.c
     sed 's/(value\[k + 1\] - value\[k\]) \* 0.5f/(value[k + 1] - value[k]) * 0.48f/' old.c > new.c
     cp old.c same.c

@@ -9,7 +9,7 @@ setup() { dir=$(mktemp -d); }
 teardown() { rm -rf "$dir"; }
 
 @test "import: NumPy alone reads what torch holds, in every container" {
-    long 3
+    long 4
     for sample in zip.pt legacy.pt tensors.pth ao4.pt bnb8.pt distributed indexed; do
         for ending in npz safetensors h5; do
             qualm import -q "$SAMPLES/$sample" --out "$dir/out.$ending" >/dev/null

@@ -4,7 +4,7 @@
 load ../../support/conform_common
 
 @test "conform: what is missing, mistyped or out of range is named, with 3" {
-    long 3
+    long 7
     needs_hdf5
     local system rate start
     for system in torchao018_compiled bnb_small torch215_adamw adafactor8bit_043plus came; do

@@ -102,7 +102,7 @@ lack() {
 }
 
 @test "conform: lpmm, COAT, MicroAdam and Shampoo follow lr_per_step" {
-    long 3
+    long 4
     local file name steps
     while read -r file name steps; do
         is "$(edited $file $name pass)" $file $name \
@@ -356,7 +356,7 @@ P
 }
 
 @test "conform: FiraRMSProp: what cancels in its sums is rounding, nothing else" {
-    long 3
+    long 4
     local rank order name want
     for rank in 1 2 5; do
         want=NEAR

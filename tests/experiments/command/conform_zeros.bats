@@ -63,7 +63,7 @@ differs() {
 }
 
 @test "conform: elements and lines of zeros have no tolerance in CAME and Adafactor" {
-    long 2
+    long 3
     local run other
     for run in came:dead_f32 came:dead_f64 adafactor:hf_dead_f32 adafactor:hf_dead_f64 \
         adafactor:torch_dead_f64; do

@@ -77,7 +77,7 @@ NESTED=adamw_f32,exp_avg=dyn:8s/block:64/bisect/mid/nest:256
 }
 
 @test "check --specials and --search on the emulator" {
-    long 3
+    long 4
     command -v c++ >/dev/null || skip "no C++ compiler"
     run -0 "$QUALM" check adamw_f32 --specials --backend emu
     [[ $output == *passed*"seed 20240501, backend emu, mode exact" ]]
@@ -100,7 +100,7 @@ NESTED=adamw_f32,exp_avg=dyn:8s/block:64/bisect/mid/nest:256
 }
 
 @test "--specials and --search judge the backend that is asked for, and name it" {
-    long 2
+    long 3
     needs_nvrtc
     fake_driver
     export FAKE_TRACE=$BATS_TEST_TMPDIR/trace QM_CUDA_LIMIT=30
@@ -218,7 +218,7 @@ fake_driver() {
 }
 
 @test "a driver that crashes or does not return is a line of doctor, and no other command hangs" {
-    long 4
+    long 6
     fake_driver
     commands=("check adamw_f32 --backend cuda" "prove nf4:4s/scan/mid --backend cuda"
         "gpu-check --out $BATS_TEST_TMPDIR/gpu")
@@ -312,7 +312,7 @@ C
 }
 
 @test "a driver that scribbles, forks, raises signals or lowers limits: one line or one answer" {
-    long 2
+    long 3
     fake_driver
     check=(check adamw_f32 --backend cuda --case 129/normal/default/t1/forced -q)
     said=$BATS_TEST_TMPDIR/said
@@ -407,7 +407,7 @@ pairs() {
 }
 
 @test "kernels compiles beside a driver that hangs and says so; a driver's texts are plain" {
-    long 3
+    long 5
     needs_nvrtc
     fake_driver
     FAKE_CALL=cuDriverGetVersion FAKE_HOW=hang run -0 --separate-stderr "$QUALM" kernels adamw_f32 \

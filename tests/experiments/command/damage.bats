@@ -322,7 +322,7 @@ P
 
 # Each attribute of a result file in turn becomes an array, a null space or a structure.
 @test "an attribute of another type or shape is refused and named, and no process crashes" {
-    long 2
+    long 3
     printf '%s\n' 'variant: adamw4_ao' 'source: dist:gauss' 'n: 256' >c.yaml
     "$QUALM" run -q -o a.h5 c.yaml >/dev/null
     "$PYTHON" - "$QUALM" "${QM_TEST_SHARE:-1}" "${QM_TEST_SEED:-0}" <<'P'

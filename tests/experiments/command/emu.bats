@@ -63,7 +63,7 @@ assert "beyond_2_31" not in d' <<<"$output"
 }
 
 @test "a race is a verdict with line, block and thread; its command repeats it" {
-    long 4
+    long 5
     race
     run -1 "$QUALM" check --no-shrink --kernel race.cu --backend emu --regime exact -q
     [[ $output == *"race.cu:39: data race: thread (1,0,0) of block (0,0,0) reads 4 bytes"* ]]
@@ -114,7 +114,7 @@ EOF
 }
 
 @test "a trick that contraction breaks: which form fails, in which line; --fmad and CUDAFLAGS" {
-    long 4
+    long 8
     plant trick.cu lion8_fused.cu 's/__fmul_rn(x, 8193.0f)/x * 8193.0f/'
     run -1 "$QUALM" check --no-shrink --kernel trick.cu --case "$one" -q
     [[ $output == *"contracted (--fmad=true), as nvcc and NVRTC compile by default: FAILED"* ]]
@@ -181,7 +181,7 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
 }
 
 @test "a .c kernel steps 2^25 + 7 elements by default: an index of a block in 16 bits fails" {
-    long 2
+    long 3
     "$QUALM" check --template adamw4_ao > mine.c
     sed 's|s->scales\[from / BLOCK\]$|s->scales[(uint16_t)(from / BLOCK)]|
         s|\* s->scales\[from / BLOCK\]|* s->scales[(uint16_t)(from / BLOCK)]|' mine.c > short.c
@@ -225,7 +225,7 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
 }
 
 @test "a 32-bit index fails only at 2^31 + 7 elements" {
-    long 4
+    long 5
     plant far.cu adamw8_bnb.cu \
         's/int64_t from = (int64_t)blockIdx.x \* BLOCK, i/int from = blockIdx.x * BLOCK, i/'
     run -0 "$QUALM" check --no-shrink --kernel far.cu --case "$one" -q
@@ -274,7 +274,7 @@ at ticket.cu:"*"only some of them are run; of 2^20 + 7 elements the ends were ju
 }
 
 @test "kernels that cannot be emulated or compiled are refused with the reason" {
-    long 2
+    long 3
     "$QUALM" check --template lion8_fused.cu > right.cu
     sed 's/^    if (i >= a->n)$/    asm("");\n&/' right.cu > ptx.cu
     fails_with 2 "ptx.cu:55: inline PTX (asm) cannot be emulated" check --kernel ptx.cu
@@ -298,7 +298,7 @@ at ticket.cu:"*"only some of them are run; of 2^20 + 7 elements the ends were ju
 }
 
 @test "clang++ gives the same verdicts" {
-    long 4
+    long 8
     command -v clang++ >/dev/null || skip "no clang++"
     race
     run -0 --separate-stderr env CXX=clang++ "$QUALM" check --no-shrink --kernel right.cu \
@@ -320,6 +320,7 @@ print(json.dumps(p, sort_keys=True))'
 }
 
 @test "prove: the kernels have the proof of the CPU's search" {
+    long 3
     for q in $(drawn nf4:4s/ladder/mid nf4a8:4s/ladder/mid nf4a8:4s/argmin/mid dyn:8s/lower/mid \
         intm:4s/arith/even); do
         for range in -1e-41:1e-41 -0.7811:-0.78 0.0397:0.0398 0.99999:1.00001 \

@@ -24,7 +24,7 @@ P
 }
 
 @test "NumPy's 4-bit AdamW passes by default, and nothing of the list is left out" {
-    long 3
+    long 5
     qualm gen adamw4_ao -q -o "$dir/in.npz" >/dev/null
     [ "$(stat -c %s "$dir/in.npz")" -lt 16000000 ]
     "$PYTHON" "$example" "$dir/in.npz" "$dir/out.npz"

@@ -37,7 +37,7 @@ teardown() { rm -rf "$dir"; }
 }
 
 @test "hostile files: one that changes while it is read is refused in one line, or read as it was" {
-    long 4
+    long 8
     local draws=$((264 / ${QM_TEST_SHARE:-1}))
     "$PYTHON" "$ROOT/tests/hostile/changing_files.py" "$QUALM" "$dir" \
         $((draws < 22 ? 22 : draws)) "${QM_TEST_SEED:-$RANDOM}"

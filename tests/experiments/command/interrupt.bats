@@ -50,7 +50,7 @@ interrupted() {
 }
 
 @test "what waits for a file without an end is ended by SIGTERM and SIGINT" {
-    long 3
+    long 5
     mkfifo pipe
     for file in pipe /proc/kmsg; do
         [ -p $file ] || head -c 0 $file 2>/dev/null || continue # root alone may open kmsg
@@ -118,7 +118,7 @@ interrupted() {
 }
 
 @test "what killed processes left of outputs and figures is removed, nothing of a living one" {
-    long 2
+    long 4
     sh -c 'echo $$' >dead
     dead=$(cat dead)
     if kill -0 "$dead" 2>/dev/null; then skip "process $dead is another one by now"; fi

@@ -5,6 +5,7 @@ load ../../support/cli_common
 setup() { cd "$BATS_TEST_TMPDIR" || exit 1; }
 
 @test "mutate --quick passes: no mutant survives, no benign re-writing fails" {
+    long 8
     local templates
     templates=$(drawn $(json_value '" ".join(sorted({e["template"] for e in d}))' mutate --list))
     run -0 "$QUALM" mutate --quick -q --only "^(${templates//$'\n'/|})[.]"
@@ -37,7 +38,7 @@ setup() { cd "$BATS_TEST_TMPDIR" || exit 1; }
 }
 
 @test "one mutant: killed; equivalent pairs are bit-equal; the verdicts of other rules" {
-    long 4
+    long 8
     run -0 "$QUALM" mutate --only '^adamw4_ao.decay-missing$' -q
     [[ $output == *"equal   adamw4_ao.decay-missing in start, digest "* ]]
     [[ $output == *"1 of 1 mutants killed"* ]]

@@ -108,7 +108,7 @@ END
 }
 
 @test "a figure of two axes answers for the suite's first one; what has no codes has its cure" {
-    long 2
+    long 3
     cat >"$dir/two.yaml" <<'Y'
 variant: "adamw4_ao,min_numel=0,whole_blocks=0"
 exp_avg.map: [int, nf4]
@@ -160,7 +160,7 @@ P
 }
 
 @test "a value that changes nothing has the same results, in no family and in no count" {
-    long 3
+    long 5
     cat >"$dir/same.yaml" <<'Y'
 variant: "adamw4_ao,min_numel=0,whole_blocks=0"
 exp_avg_sq.norm: ["block:32", "block:64", "block:512"]

@@ -126,6 +126,7 @@ C
 }
 
 @test "a proof says on which backend it ran" {
+    long 4
     for backend in cpu emu; do
         says='[p["backend"] for p in d["proofs"]]'
         run json_value "$says" prove nf4:4s/scan/mid --backend $backend --range 0.7:0.701

@@ -55,7 +55,7 @@ seen() { "$PYTHON" -c "import json; d = json.load(open('$DIR/seen')); print($1)"
 }
 
 @test "the check of pages finds planted faults" {
-    long 3
+    long 8
     for change in 's|</main>||' 's|<main |<img src="a.png"><main |' 's|id="tables"|id="main"|' \
         's|/protocol/targets|gone|g' 's|href="#tables"|href="#nowhere"|' 's|qualm plot|x|g'; do
         sed "$change" "$DIR/s.html" >"$DIR/broken.html"
@@ -152,7 +152,7 @@ EOF
 }
 
 @test "a suite without scale 1 is shown at the nearest learning rate; other basins are left out" {
-    long 3
+    long 5
     cat >"$DIR/scales.yaml" <<'END'
 variant: ["sgdm4_lpmm,momentum_buffer.min_numel=0", sgdm_f32]
 source: "problem:rosen:n=64,jitter=0.5"

@@ -20,7 +20,7 @@ space=(search -q --first 12 --least 2 --reference adamw4_ao,adamw4_lpmm
 data=("$ROOT/experiments/data/digits_cnn.h5" "$ROOT/experiments/data/cancer_tabular.h5")
 
 @test "the file holds what its rounds should have measured and kept" {
-    long 4
+    long 6
     "$QUALM" "${space[@]}" "${data[@]}" -o "$dir/a.h5" >"$dir/out"
     "$QUALM" analyze "${data[@]}" -q --json --recipe \
         "$("$PYTHON" - "$dir/a.h5" <<'P'
@@ -149,7 +149,7 @@ P
 }
 
 @test "given halves, one run alone, and files in both" {
-    long 2
+    long 3
     "$QUALM" "${space[@]}" --search "${data[0]}" --report "${data[1]}" -o "$dir/a.h5" >/dev/null
     "$PYTHON" - "$dir/a.h5" <<'P'
 import h5py, sys
@@ -191,7 +191,7 @@ P
 }
 
 @test "the frontier is drawn, and the suites that follow run" {
-    long 3
+    long 4
     "$QUALM" "${space[@]}" "${data[@]}" -o "$dir/a.h5" >/dev/null
     run "$QUALM" plot "$dir/a.h5" -o "$dir/a.svg"
     [ "$status" -eq 77 ] || { [ "$status" -eq 0 ] && grep -q adamw4_lpmm "$dir/a.svg"; }
@@ -201,7 +201,7 @@ P
 }
 
 @test "search and submit make the folder of their results, as run and tune do" {
-    long 6
+    long 8
     cd "$BATS_TEST_TMPDIR"
     qualm search -q --bits 6 --first 4 --seed 1 >/dev/null
     [ -s results/search.h5 ]

@@ -25,7 +25,7 @@ digest() { json_value 'd["digest"]' state show "$1"; }
 }
 
 @test "every variant resumes bit for bit, also with stochastic rounding" {
-    long 4
+    long 5
     for v in $(qualm list variants --names); do
         r=$v,param=bf16/stoch
         qualm state make -q -R "$r" -S 33x65 --steps 2 "$dir/1.safetensors" >/dev/null

@@ -65,6 +65,7 @@ P
 }
 
 @test "a suite at steps that nothing was tuned for says so, in its table, JSON and page" {
+    long 3
     "$QUALM" tune -q --seeds 1 "$dir/s.yaml" -o "$dir/r.json" >/dev/null
     run -0 --separate-stderr "$QUALM" run -q -w 0 "$dir/s.yaml" --rates "$dir/r.json" -o "$dir/a.h5"
     [[ "$output" == *"4 of 4 verdicts: both at the rate that was tuned for the twin"* ]]

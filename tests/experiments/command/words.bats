@@ -118,7 +118,7 @@ Y
 }
 
 @test "show: names in result files, arguments of problems and options of commands" {
-    long 2
+    long 3
     cd "$BATS_TEST_TMPDIR"
     printf '%s\n' 'variant: adamw4_ao' 'exp_avg.map: [dyn, nf4]' 'source: dist:gauss' 'n: 256' \
         'summary: [{name: sqnr, by: exp_avg.map, value: [sqnr, collapse]}]' >mine.yaml

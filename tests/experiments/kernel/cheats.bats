@@ -81,7 +81,7 @@ fails() {
 }
 
 @test "the kernel that all cheats start from: right with factor 1, wrong with another" {
-    long 3
+    long 5
     kernel 1.0f
     run -0 "$QUALM" check --no-shrink --kernel k.c -q
     kernel 1.25f
