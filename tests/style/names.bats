@@ -42,14 +42,12 @@ no prefix qm_: core/low/low defines planted" ]
 }
 
 @test "all public headers compile in one translation unit" {
-    long 2
     run make check-headers BUILD="$BUILD"
     echo "$output"
     [ "$status" -eq 0 ]
 }
 
 @test "two headers of one guard, no guard and a tag of two meanings are named" {
-    long 2
     local t=$BATS_TEST_TMPDIR one=core/rule two=oracle/rule
     mkdir -p "$t"/{core/rule,oracle/rule}
     refused() { # refused TEXT: the tree's check fails, and says TEXT

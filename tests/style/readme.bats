@@ -9,7 +9,7 @@ load ../support/cli_common
 }
 
 @test "every ./qualm command of README.md does what it says" {
-    long 8
+    long 3
     run /usr/bin/python3 tests/style/run_readme.py README.md
     echo "$output"
     [ "$status" -eq 0 ]
@@ -35,7 +35,7 @@ sum_of_rows() {
 }
 
 @test "the counts of recorded cases in the texts are those of conform" {
-    long 8
+    long 3
     local all apart rows
     all=$(counts tests/golden/*.h5)
     apart=$(counts tests/golden/dtypes.h5 tests/golden/philox.h5) # they are of no system

@@ -9,7 +9,6 @@ setup() {
 }
 
 @test "link symbols between folders go one way" {
-    long 2
     run "$PYTHON" tests/style/check_layers.py "$BUILD"
     echo "$output"
     [ "$status" -eq 0 ]
@@ -75,7 +74,6 @@ layers() { (cd "$1" && "$PYTHON" "$ROOT/tests/style/check_layers.py" "${@:2}" b)
 }
 
 @test "the graph has every folder of sources" {
-    long 8
     run "$PYTHON" tests/style/check_layers.py --graph "$BUILD"
     local folder found=0
     for folder in $(find core oracle variants experiments -name '*.[ch]' -exec dirname {} + |
@@ -130,7 +128,6 @@ goes_up() {
 }
 
 @test "a header that goes up is named, however it is reached and spelled" {
-    long 3
     local o=oracle/rule/planted.c sgdm=core/rule/sgdm.h
     goes_up $o '#include "core/base/planted_through.h"\nint o(void) { return f(); }' $sgdm
     goes_up $o '#include <core/rule/sgdm.h>\nint o(void) { return f(); }' $sgdm
@@ -205,7 +202,6 @@ goes_up() {
 }
 
 @test "limits hold of every form of a line, a function and a list of parameters" {
-    long 5
     local t=$BATS_TEST_TMPDIR nine='int, int, int, int, int, int, int, int, int' form end
     # noticed FILE TEXT: the style's check says TEXT of FILE, whose text comes on stdin
     noticed() {
@@ -340,7 +336,6 @@ P
 }
 
 @test "the sources are laid out as clang-format 14 lays them out" {
-    long 4
     command -v clang-format >/dev/null || skip "no clang-format (Debian's package clang-format)"
     clang-format --version | grep -q 'version 14' ||
         skip "clang-format is not version 14, Debian 12's"
@@ -368,7 +363,6 @@ P
 }
 
 @test "every source file of core stands in core/README.md" {
-    long 2
     local f folder left=""
     for f in $(find core -name '*.[ch]' -o -name '*.[ch]pp' -o -name '*.cu'); do
         folder=$(dirname "$f")
@@ -512,7 +506,6 @@ changed() { "$PYTHON" tests/style/affected_tests.py "$BUILD" changed "$@" 2>&1; 
 }
 
 @test "changed flags compile objects again, and a removed source leaves the library" {
-    long 3
     local b=$BATS_TEST_TMPDIR/b
     build() {
         make BUILD="$b" INSTALL=0 BY_ISA= "$b/libqm.a" "$@" >"$b.log" 2>&1 ||
