@@ -42,6 +42,7 @@ static const char *const kind_files[QM_KIND_COUNT] = {
     [QM_KIND_problem] = "experiments/problems",
     [QM_KIND_distribution] = "experiments/source/distribution.c",
     [QM_KIND_variant] = "variants",
+    [QM_KIND_command] = "experiments/command",
     [QM_KIND_word] = "experiments/README.md",
 };
 
@@ -89,6 +90,12 @@ static const struct word param_words[] = {
 static const struct word hyper_words[] = {
 #define X(name, value, text) {#name, text},
     QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
+#undef X
+};
+
+static const char *const command_texts[] = {
+#define X(name, text) text,
+    QM_COMMAND_LIST(X)
 #undef X
 };
 
@@ -167,7 +174,7 @@ static void add(struct list *l, enum qm_kind kind, const char *name, const char 
     const char *file = kind == QM_KIND_rule      ? qm_rule_file(data)
                        : kind == QM_KIND_variant ? qm_variant_file(data)
                                                  : kind_files[kind];
-    if (kind == QM_KIND_problem)
+    if (kind == QM_KIND_problem || kind == QM_KIND_command)
         snprintf(item->file, sizeof item->file, "%s/%s.c", file, name);
     else
         snprintf(item->file, sizeof item->file, "%s", file ? file : "");
@@ -229,6 +236,16 @@ static void add_glossary(struct list *l)
     }
 }
 
+static void add_commands(struct list *l)
+{
+    for (size_t i = 0; i < sizeof command_texts / sizeof *command_texts; i++) {
+        add(l, QM_KIND_command, qm_command_names()[i], command_texts[i], NULL);
+        if (!l->failed) /* the file of `gpu-check` is gpu_check.c */
+            for (char *c = l->item[l->n - 1].file; *c; c++)
+                *c = *c == '-' ? '_' : *c;
+    }
+}
+
 /* A suite that cannot be read is listed with the reason as its text. */
 static void add_suites(struct list *l)
 {
@@ -261,6 +278,7 @@ const struct qm_item *qm_catalog(int *n)
         add_words(&all);
         add_registries(&all);
         add_suites(&all);
+        add_commands(&all);
         add_glossary(&all);
     }
     *n = all.failed ? 0 : all.n;

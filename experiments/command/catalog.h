@@ -15,7 +15,8 @@
     X(packs, pack)         X(params, param)   X(hypers, hyper)                         \
     X(rules, rule)         X(problems, problem)                                        \
     X(distributions, distribution)            X(metrics, metric)                       \
-    X(outcomes, outcome)   X(suites, suite)   X(words, word)
+    X(outcomes, outcome)   X(suites, suite)   X(commands, command)                      \
+    X(words, word)
 /* clang-format on */
 
 enum qm_kind {
@@ -31,7 +32,7 @@ int qm_kind_find(const char *word, enum qm_kind *out); /* singular or plural; 0:
 
 /* One named thing.  data: its const struct qm_variant, qm_rule, qm_problem, qm_dist or qm_metric;
  * an outcome (a quantity of runs besides the metrics) has a qm_metric too; NULL for words of an
- * axis, for suites and for words (the glossary of experiments/README.md, and what names of cases
+ * axis, for suites, for commands and for words (the glossary of experiments/README.md, and what names of cases
  * say).  qm_shipped finds the suites in the folder QM_SUITES. */
 struct qm_item {
     enum qm_kind kind;

@@ -150,10 +150,9 @@ int qm_cmd_list(int argc, char **argv)
         option,
         "[KIND] [FILTER]",
         "Lists what has a name: variants, maps, searches, norms, rounds, units, scales, curves, "
-        "packs, rules, problems, distributions, metrics, outcomes (what runs have beside metrics), "
-        "suites, words (the glossary); axes is all kinds of words that a quantizer's string is "
-        "made "
-        "of.  FILTER is a regular expression, matched "
+        "packs, params, hypers, rules, problems, distributions, metrics, outcomes (what runs have "
+        "beside metrics), suites, commands, words (the glossary); axes is all kinds of words that "
+        "a quantizer's string is made of.  FILTER is a regular expression, matched "
         "without case in name, summary and quantizers; without KIND it goes over everything."
         "\vExamples:\n"
         "  qualm list                   everything, kind by kind\n"

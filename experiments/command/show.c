@@ -294,6 +294,11 @@ static qm_status show_item(const struct qm_item *item, json_t **out)
     }
     if (item->kind == QM_KIND_map)
         map_widths(o, item->name);
+    if (item->kind == QM_KIND_command) {
+        char help[64];
+        snprintf(help, sizeof help, "qualm %s --help", item->name);
+        set_text(o, "told_by", help);
+    }
     enum qm_kind of;
     if (item->kind == QM_KIND_word && qm_kind_find(item->name, &of))
         members(o, of);
@@ -519,7 +524,8 @@ int qm_cmd_show(int argc, char **argv)
         option,
         "NAME",
         "Tells everything about a variant, a recipe (a variant with overrides), a quantizer "
-        "string, a word of an axis, a rule, a problem, a distribution or a metric: what it is, "
+        "string, a word of an axis, a rule, a problem, a distribution, a metric, a command or a "
+        "word that the program prints: what it is, "
         "where it comes from and which file defines it."
         "\vExamples:\n"
         "  qualm show adamw4_lpmm                 a variant: slots, sources, bits of state\n"

@@ -127,7 +127,7 @@ two_meanings() {
 
 @test "list: every kind alone, in singular and plural" {
     for k in variants maps searches norms rounds units scales curves packs rules problems \
-        distributions metrics outcomes suites words; do
+        distributions metrics outcomes suites commands words; do
         run -0 "$QUALM" list "$k"
         [ "${#lines[@]}" -ge 2 ]
     done
@@ -154,6 +154,16 @@ two_meanings() {
     [ "$(wc -l <<<"$known")" -gt 180 ]
     run -0 "$QUALM" list axes
     [[ $output == *maps* && $output == *packs* && $output == *bisect* ]]
+}
+
+@test "show: every command" {
+    local name
+    while read -r name; do
+        run -0 "$QUALM" show "$name"
+        [[ $output == *"qualm $name --help"* && $output == *"experiments/command/"* ]]
+        [ -f "$ROOT/experiments/command/${name/-/_}.c" ]
+    done < <("$QUALM" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p' | tee "$BATS_TEST_TMPDIR/names")
+    [ "$(wc -l <"$BATS_TEST_TMPDIR/names")" -gt 30 ]
 }
 
 @test "show: every column of every table, and every figure" {
