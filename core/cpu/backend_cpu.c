@@ -111,18 +111,10 @@ static qm_status cpu_step(void *plan, struct qm_tensor *param, const struct qm_t
     return QM_OK;
 }
 
-static qm_status slot_check(const struct qm_cpu_plan *p, int slot)
-{
-    if (slot < 0 || slot >= p->n_slots)
-        return qm_fail(QM_BAD_ARG, "rule %s has slots 0 to %d, not %d", p->r.rule->name,
-                       p->n_slots - 1, slot);
-    return QM_OK;
-}
-
 static qm_status cpu_decode(void *plan, int slot, float *out)
 {
     struct qm_cpu_plan *p = plan;
-    QM_TRY(slot_check(p, slot));
+    QM_TRY(qm_rule_slot_check(p->r.rule, slot));
     struct qm_cpu_step st = {.p = p};
     qm_cpu_slot_move(&st, slot, out, 0);
     return QM_OK;
@@ -141,7 +133,7 @@ static qm_status cpu_save(void *plan, int slot, uint8_t *codes, float *scales)
             memcpy(codes, p->residual, residual_bytes(p));
         return QM_OK;
     }
-    QM_TRY(slot_check(p, slot));
+    QM_TRY(qm_rule_slot_check(p->r.rule, slot));
     struct qm_cpu_slot *s = &p->slot[slot];
     if (codes && !s->is_f32)
         qm_unpack_range(&s->c, s->packed, s->n, codes);
@@ -158,7 +150,7 @@ static qm_status cpu_load(void *plan, int slot, const uint8_t *codes, const floa
             memcpy(p->residual, codes, residual_bytes(p));
         return QM_OK;
     }
-    QM_TRY(slot_check(p, slot));
+    QM_TRY(qm_rule_slot_check(p->r.rule, slot));
     struct qm_cpu_slot *s = &p->slot[slot];
     if (codes && !s->is_f32) {
         QM_TRY(qm_codec_codes_exist(&s->c, codes, s->n));

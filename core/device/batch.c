@@ -416,14 +416,6 @@ qm_status qm_batch_hyper(struct qm_batch *b, const struct qm_hyper *h)
 
 /* ---- state ----------------------------------------------------------------------------------- */
 
-static qm_status slot_check(const struct qm_batch *b, int slot)
-{
-    if (slot >= 0 && slot < b->form.n_slots)
-        return QM_OK;
-    return qm_fail(QM_BAD_ARG, "rule %s has slots 0 to %d, not %d", b->r.rule->name,
-                   b->form.n_slots - 1, slot);
-}
-
 struct qm_batch_place qm_batch_place(const struct qm_batch *b, int k)
 {
     const struct tensor *t = &b->tensor[k];
@@ -475,7 +467,7 @@ qm_status qm_batch_store_wide(struct qm_batch *b, int64_t t, uint64_t seed)
 qm_status qm_batch_decode(struct qm_batch *b, int k, int slot, float *out)
 {
     const struct tensor *t = &b->tensor[k];
-    QM_TRY(slot_check(b, slot));
+    QM_TRY(qm_rule_slot_check(b->r.rule, slot));
     if (t->n == 0)
         return QM_OK;
     if (b->form.slot[slot].way == QM_WAY_PLAIN)
@@ -518,7 +510,7 @@ qm_status qm_batch_save_part(struct qm_batch *b, int k, int slot, const struct q
         return codes && t->residual ? b->d->get(codes, t->residual + residual * (size_t)at->first,
                                                 residual * (size_t)at->n)
                                     : QM_OK;
-    QM_TRY(slot_check(b, slot));
+    QM_TRY(qm_rule_slot_check(b->r.rule, slot));
     const qm_address from = t->slot[slot].buffer[SCALES];
     if (b->form.slot[slot].way == QM_WAY_PLAIN)
         return scales ? b->d->get(scales, from + floats(at->first), floats(at->n)) : QM_OK;
@@ -556,7 +548,7 @@ qm_status qm_batch_load(struct qm_batch *b, int k, int slot, const uint8_t *code
         return codes && t->residual
                    ? b->d->put(t->residual, codes, (size_t)(t->n * qm_param_residual(&b->r.param)))
                    : QM_OK;
-    QM_TRY(slot_check(b, slot));
+    QM_TRY(qm_rule_slot_check(b->r.rule, slot));
     if (b->form.slot[slot].way == QM_WAY_PLAIN)
         return scales ? load_plain(b, t, slot, scales) : QM_OK;
     if (codes) {

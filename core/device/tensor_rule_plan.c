@@ -431,17 +431,9 @@ qm_status qm_tensor_rule_hyper(struct qm_tensor_rule_plan *p, const struct qm_hy
 
 /* ---- state ----------------------------------------------------------------------------------- */
 
-static qm_status slot_check(const struct qm_tensor_rule_plan *p, int slot)
-{
-    if (slot >= 0 && slot < p->n_slots)
-        return QM_OK;
-    return qm_fail(QM_BAD_ARG, "rule %s has slots 0 to %d, not %d", p->r.rule->name, p->n_slots - 1,
-                   slot);
-}
-
 qm_status qm_tensor_rule_decode(struct qm_tensor_rule_plan *p, int k, int slot, float *out)
 {
-    QM_TRY(slot_check(p, slot));
+    QM_TRY(qm_rule_slot_check(p->r.rule, slot));
     const struct part *s = &p->slot[slot];
     return qm_batch_decode(batch_of(s, k), s->index[k], 0, out);
 }
@@ -451,7 +443,7 @@ qm_status qm_tensor_rule_save(struct qm_tensor_rule_plan *p, int k, int slot, ui
 {
     if (slot == QM_RESIDUAL)
         return qm_batch_save(batch_of(&p->body, k), p->body.index[k], slot, codes, scales);
-    QM_TRY(slot_check(p, slot));
+    QM_TRY(qm_rule_slot_check(p->r.rule, slot));
     const struct part *s = &p->slot[slot];
     return qm_batch_save(batch_of(s, k), s->index[k], 0, codes, scales);
 }
@@ -461,7 +453,7 @@ qm_status qm_tensor_rule_load(struct qm_tensor_rule_plan *p, int k, int slot, co
 {
     if (slot == QM_RESIDUAL)
         return qm_batch_load(batch_of(&p->body, k), p->body.index[k], slot, codes, scales);
-    QM_TRY(slot_check(p, slot));
+    QM_TRY(qm_rule_slot_check(p->r.rule, slot));
     const struct part *s = &p->slot[slot];
     return qm_batch_load(batch_of(s, k), s->index[k], 0, codes, scales);
 }

@@ -93,7 +93,7 @@ static void prepare_adam_ao_compiled(const struct qm_hyper *h, int64_t t, struct
     s->flag[QM_FLAG_COUPLED] = 1;
 }
 
-static void prepare_sgdm(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
+void qm_sgdm_prepare(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     *s = (struct qm_rule_step){.t = t,
                                .c = {[QM_SGDM_L2] = (float)h->weight_decay,
@@ -275,7 +275,7 @@ static const struct qm_rule rules[] = {
      .slot_sign = {1},
      .summary = "SGD with heavy-ball or Nesterov momentum, float32 as PyTorch on CPU",
      .source = "torch/optim/sgd.py _single_tensor_sgd",
-     .prepare = prepare_sgdm,
+     .prepare = qm_sgdm_prepare,
      QM_ELEMENTWISE(sgdm)},
     {.name = "sgdm_tail",
      .family = "sgdm",
@@ -285,7 +285,7 @@ static const struct qm_rule rules[] = {
      .slot_sign = {1},
      .summary = "sgdm in the last n mod 8 elements of PyTorch's fused CPU kernel",
      .source = "aten/src/ATen/native/cpu/FusedSGDKernel.cpp",
-     .prepare = prepare_sgdm,
+     .prepare = qm_sgdm_prepare,
      QM_ELEMENTWISE(sgdm_tail)},
     {.name = "ema",
      .family = "ema",

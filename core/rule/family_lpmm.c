@@ -42,18 +42,6 @@ static void prepare_fused(const struct qm_hyper *h, int64_t t, struct qm_rule_st
     qm_rule_reciprocal(s, QM_LPMM_FUSED_ROOT_BC2);
 }
 
-static void prepare_sgdm(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
-{
-    *s = (struct qm_rule_step){.t = t,
-                               .c = {[QM_SGDM_L2] = (float)h->weight_decay,
-                                     [QM_SGDM_MOMENTUM] = (float)h->momentum,
-                                     [QM_SGDM_ONE_MINUS_DAMPENING] = (float)(1.0 - h->dampening),
-                                     [QM_SGDM_STEP] = (float)-h->lr},
-                               .flag = {[QM_FLAG_FIRST] = t == 1,
-                                        [QM_FLAG_MAXIMIZE] = h->maximize,
-                                        [QM_FLAG_NESTEROV] = h->nesterov}};
-}
-
 /* The source takes a state of at most one element for one that does not exist yet. */
 static void single_moment(struct qm_rule_step *s, int i)
 {
@@ -130,7 +118,7 @@ static const struct qm_rule rules[] = {
      .slot_sign = {1},
      .summary = "SGD with momentum as lpmm has it: PyTorch's, but one element never gathers any",
      .source = "lpmm/optim/sgd.py _single_tensor_sgd4bit",
-     .prepare = prepare_sgdm,
+     .prepare = qm_sgdm_prepare,
      .mark_absent = single_buffer,
      QM_ELEMENTWISE(sgdm_lpmm)},
 };

@@ -85,6 +85,13 @@ int qm_rule_slot_like(const struct qm_rule *r, int i)
     return -1;
 }
 
+qm_status qm_rule_slot_check(const struct qm_rule *r, int i)
+{
+    if (i >= 0 && i < r->n_slots)
+        return QM_OK;
+    return qm_fail(QM_BAD_ARG, "rule %s has slots 0 to %d, not %d", r->name, r->n_slots - 1, i);
+}
+
 void qm_rule_slot_shape(const struct qm_rule *r, const struct qm_hyper *h, int i,
                         const struct qm_shape *param, struct qm_shape *out)
 {

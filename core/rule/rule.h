@@ -287,6 +287,13 @@ qm_status qm_rule_takes(const struct qm_rule *r, const struct qm_hyper *h,
 /* The slot that slot_like names for slot i; -1: none. */
 int qm_rule_slot_like(const struct qm_rule *r, int i);
 
+/* The prepare function of SGD with momentum (c[] as core/rule/sgdm.h names it), which PyTorch and
+ * low-bit-optimizers share. */
+void qm_sgdm_prepare(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s);
+
+/* QM_BAD_ARG, and the message says which slots there are: the rule has no slot i. */
+qm_status qm_rule_slot_check(const struct qm_rule *r, int i);
+
 /* The shape of slot i for a parameter of this shape. */
 void qm_rule_slot_shape(const struct qm_rule *r, const struct qm_hyper *h, int i,
                         const struct qm_shape *param, struct qm_shape *out);

@@ -11,7 +11,7 @@ enum {
     QM_FLAG_NESTEROV = 2 /* Nesterov's form */
 };
 
-/* c[] of prepare_sgdm. */
+/* c[] of qm_sgdm_prepare. */
 enum {
     QM_SGDM_L2,                  /* weight_decay */
     QM_SGDM_MOMENTUM,            /* momentum */

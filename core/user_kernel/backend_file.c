@@ -486,18 +486,10 @@ double qm_plan_file_seconds(const void *plan) { return ((const struct plan *)pla
 
 /* ---- state --------------------------------------------------------------------------------- */
 
-static qm_status slot_check(const struct plan *p, int slot)
-{
-    if (slot < 0 || slot >= p->n_slots)
-        return qm_fail(QM_BAD_ARG, "rule %s has slots 0 to %d, not %d", p->r.rule->name,
-                       p->n_slots - 1, slot);
-    return QM_OK;
-}
-
 static qm_status file_decode(void *plan, int slot, float *out)
 {
     struct plan *p = plan;
-    QM_TRY(slot_check(p, slot));
+    QM_TRY(qm_rule_slot_check(p->r.rule, slot));
     const struct slot *s = &p->slot[slot];
     const float *scales = data(p, s->buffer[SCALES]);
     if (s->c.q.bits == 0) {
@@ -521,7 +513,7 @@ static qm_status file_save(void *plan, int slot, uint8_t *codes, float *scales)
             memcpy(codes, data(p, p->residual), p->arena.array[p->residual].bytes);
         return QM_OK;
     }
-    QM_TRY(slot_check(p, slot));
+    QM_TRY(qm_rule_slot_check(p->r.rule, slot));
     const struct slot *s = &p->slot[slot];
     if (codes && s->c.q.bits)
         qm_unpack_range(&s->c, data(p, s->buffer[CODES]), s->n, codes);
@@ -539,7 +531,7 @@ static qm_status file_load(void *plan, int slot, const uint8_t *codes, const flo
             memcpy(data(p, p->residual), codes, p->arena.array[p->residual].bytes);
         return QM_OK;
     }
-    QM_TRY(slot_check(p, slot));
+    QM_TRY(qm_rule_slot_check(p->r.rule, slot));
     struct slot *s = &p->slot[slot];
     if (codes && s->c.q.bits)
         qm_pack_range(&s->c, codes, s->n, data(p, s->buffer[CODES]));

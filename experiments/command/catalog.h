@@ -32,8 +32,8 @@ int qm_kind_find(const char *word, enum qm_kind *out); /* singular or plural; 0:
 
 /* One named thing.  data: its const struct qm_variant, qm_rule, qm_problem, qm_dist or qm_metric;
  * an outcome (a quantity of runs besides the metrics) has a qm_metric too; NULL for words of an
- * axis, for suites, for commands and for words (the glossary of experiments/README.md, and what names of cases
- * say).  qm_shipped finds the suites in the folder QM_SUITES. */
+ * axis, for suites, for commands and for words (the glossary of experiments/README.md, and what
+ * names of cases say).  qm_shipped finds the suites in the folder QM_SUITES. */
 struct qm_item {
     enum qm_kind kind;
     const char *name, *text;

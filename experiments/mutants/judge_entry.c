@@ -108,10 +108,10 @@ static qm_status one_case(struct judge *j, int regime, uint64_t seed, struct qm_
     *c = (struct qm_kill_cell){.digest = rules.digest, .rejected_by = rules.killed};
     if (st == QM_OK && !qm_case_result_is_bad(v.how) && v.how != QM_CASE_refused)
         qm_judge_end(&j->subject, t);
-    c->is = st != QM_OK || v.how == QM_CASE_refused               ? QM_CELL_refused
-            : qm_case_result_is_bad(v.how) || t->failed_cases > 0 ? QM_CELL_killed
-            : t->judged > 0                                       ? QM_CELL_survives
-                                                                  : QM_CELL_refused;
+    c->is = st != QM_OK || v.how == QM_CASE_refused               ? QM_MATRIX_CELL_refused
+            : qm_case_result_is_bad(v.how) || t->failed_cases > 0 ? QM_MATRIX_CELL_killed
+            : t->judged > 0                                       ? QM_MATRIX_CELL_survives
+                                                                  : QM_MATRIX_CELL_refused;
     const char *text = st != QM_OK           ? qm_message()
                        : t->failed_cases > 0 ? t->finding[0].text
                                              : v.text;
@@ -127,8 +127,9 @@ static qm_status all_cases(struct judge *s, uint64_t seed, int seeds)
             struct qm_kill_cell c;
             QM_TRY(one_case(s, i, seed + (uint64_t)k, &c));
             t->runs++;
-            t->alarms += c.is == QM_CELL_killed;
-            if (k == 0 || (c.is == QM_CELL_killed && t->cell[i].is != QM_CELL_killed)) {
+            t->alarms += c.is == QM_MATRIX_CELL_killed;
+            if (k == 0 ||
+                (c.is == QM_MATRIX_CELL_killed && t->cell[i].is != QM_MATRIX_CELL_killed)) {
                 free(t->cell[i].finding);
                 t->cell[i] = c;
             } else {
@@ -143,7 +144,7 @@ static qm_status all_cases(struct judge *s, uint64_t seed, int seeds)
 static void set_finds(struct qm_mutant_result *t, struct qm_case_set_result *set, const char *text)
 {
     t->alarms++;
-    set->is = QM_CELL_killed;
+    set->is = QM_MATRIX_CELL_killed;
     if (!set->finding)
         set->finding = strdup(text);
 }
@@ -179,15 +180,15 @@ static qm_status one_set(struct judge *j, enum qm_case_set which, int64_t count,
     memset(t, 0, sizeof *t);
     j->subject.backend = &qm_backend_file;
     qm_domain_of(&j->subject.recipe, j->subject.backend, &domain);
-    set->is = QM_CELL_survives;
-    for (int64_t i = 0; i < count && !(is_mutant && set->is == QM_CELL_killed); i++) {
+    set->is = QM_MATRIX_CELL_survives;
+    for (int64_t i = 0; i < count && !(is_mutant && set->is == QM_MATRIX_CELL_killed); i++) {
         struct qm_case c =
             which == QM_CASE_SET_listed ? qm_case_at((int)i) : qm_domain_draw(&domain, seed, i);
         QM_TRY(set_case(j, &c, seed, set));
     }
-    if (set->is == QM_CELL_survives)
+    if (set->is == QM_MATRIX_CELL_survives)
         qm_judge_end(&j->subject, t);
-    if (set->is == QM_CELL_survives && t->failed_cases > 0)
+    if (set->is == QM_MATRIX_CELL_survives && t->failed_cases > 0)
         set_finds(j->t, set, t->finding[0].text);
     j->t->runs += set->cases;
     return QM_OK;
@@ -204,9 +205,9 @@ qm_status qm_mutant_judge(struct qm_mutant_result *t, const char *folder, uint64
     qm_mutant_result_free(t);
     t->broken = NULL;
     for (int i = 0; i < QM_MUTANT_REGIME_COUNT; i++)
-        t->cell[i] = (struct qm_kill_cell){.is = QM_CELL_none};
+        t->cell[i] = (struct qm_kill_cell){.is = QM_MATRIX_CELL_none};
     for (int i = 0; i < QM_CASE_SET_COUNT; i++)
-        t->set[i] = (struct qm_case_set_result){.is = QM_CELL_none};
+        t->set[i] = (struct qm_case_set_result){.is = QM_MATRIX_CELL_none};
     qm_status st = build(t->entry, folder, object, sizeof object);
     if (st == QM_OK)
         st = judge_begin(j, object, stop);
@@ -288,9 +289,9 @@ int qm_mutant_kills(const struct qm_mutant_result *t)
 {
     int count = 0;
     for (int k = 0; k < QM_MUTANT_REGIME_COUNT; k++)
-        count += t->cell[k].is == QM_CELL_killed;
+        count += t->cell[k].is == QM_MATRIX_CELL_killed;
     for (int k = 0; k < QM_CASE_SET_COUNT; k++)
-        count += t->set[k].is == QM_CELL_killed;
+        count += t->set[k].is == QM_MATRIX_CELL_killed;
     return count;
 }
 

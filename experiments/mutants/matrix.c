@@ -154,8 +154,9 @@ static void mark_equal(const struct qm_matrix *m)
         struct qm_mutant_result *t = &m->result[i];
         const struct qm_mutant_result *base = template_of(m, t);
         for (int k = 0; k < QM_MUTANT_REGIME_COUNT && base && base != t; k++)
-            if (t->cell[k].is == QM_CELL_survives && t->cell[k].digest == base->cell[k].digest)
-                t->cell[k].is = QM_CELL_equal;
+            if (t->cell[k].is == QM_MATRIX_CELL_survives &&
+                t->cell[k].digest == base->cell[k].digest)
+                t->cell[k].is = QM_MATRIX_CELL_equal;
     }
 }
 
@@ -168,7 +169,7 @@ static qm_status compare_survivors(struct qm_matrix *m, const char *folder)
     for (int i = 0; i < m->n && st == QM_OK; i++)
         for (int k = 0; k < QM_MUTANT_REGIME_COUNT && st == QM_OK; k++) {
             struct qm_mutant_result *t = &m->result[i];
-            if (t->entry->kind != QM_MUTANT_mutant || t->cell[k].is != QM_CELL_survives)
+            if (t->entry->kind != QM_MUTANT_mutant || t->cell[k].is != QM_MATRIX_CELL_survives)
                 continue;
             if (mkdir(own, 0700) != 0)
                 return qm_fail(QM_BAD_FILE, "%s: %s", own, strerror(errno));
@@ -220,11 +221,11 @@ static void fault(struct qm_matrix *m, const char *format, ...)
 static void gate_mutant(struct qm_matrix *m, const struct qm_mutant_result *t)
 {
     for (int k = 0; k < QM_MUTANT_REGIME_COUNT; k++) {
-        enum qm_cell_is is = t->cell[k].is;
-        if (is == QM_CELL_refused)
+        enum qm_matrix_cell is = t->cell[k].is;
+        if (is == QM_MATRIX_CELL_refused)
             fault(m, "%s: refused in %s: %s", t->entry->id, qm_mutant_regime_name(k),
                   t->cell[k].finding);
-        if (is == QM_CELL_survives && !t->entry->within[k])
+        if (is == QM_MATRIX_CELL_survives && !t->entry->within[k])
             fault(m, "%s: survives in %s, where its results differ from the template's",
                   t->entry->id, qm_mutant_regime_name(k));
     }
@@ -237,11 +238,11 @@ static void gate_correct(struct qm_matrix *m, const struct qm_mutant_result *t)
     m->runs += t->runs;
     m->alarms += t->alarms;
     for (int k = 0; k < QM_MUTANT_REGIME_COUNT; k++)
-        if (t->cell[k].is == QM_CELL_killed || t->cell[k].is == QM_CELL_refused)
+        if (t->cell[k].is == QM_MATRIX_CELL_killed || t->cell[k].is == QM_MATRIX_CELL_refused)
             fault(m, "%s: false alarm in %s: %s", t->entry->id, qm_mutant_regime_name(k),
                   t->cell[k].finding ? t->cell[k].finding : "refused");
     for (int k = 0; k < QM_CASE_SET_COUNT; k++)
-        if (t->set[k].is == QM_CELL_killed)
+        if (t->set[k].is == QM_MATRIX_CELL_killed)
             fault(m, "%s: false alarm: %s", t->entry->id, t->set[k].finding);
 }
 

@@ -12,13 +12,14 @@
 /* The result of one entry in one regime.  equal: the template's bits; survives: other bits, but
  * no finding. */
 /* clang-format off */
-#define QM_CELL_LIST(X) X(killed, 'K') X(equal, '=') X(survives, '.') X(refused, 'r') X(none, ' ')
+#define QM_MATRIX_CELL_LIST(X)                                                                     \
+    X(killed, 'K') X(equal, '=') X(survives, '.') X(refused, 'r') X(none, ' ')
 /* clang-format on */
-enum qm_cell_is {
-#define X(name, letter) QM_CELL_##name,
-    QM_CELL_LIST(X)
+enum qm_matrix_cell {
+#define X(name, letter) QM_MATRIX_CELL_##name,
+    QM_MATRIX_CELL_LIST(X)
 #undef X
-        QM_CELL_COUNT
+        QM_MATRIX_CELL_COUNT
 };
 
 /* The difference of a surviving kernel's results from its template's, from equal inputs. */
@@ -29,7 +30,7 @@ struct qm_mutant_difference {
 };
 
 struct qm_kill_cell {
-    enum qm_cell_is is;
+    enum qm_matrix_cell is;
     uint64_t digest;      /* of all results */
     unsigned rejected_by; /* bit i: rule i of experiments/kernel/peer_rules.h rejects the kernel */
     char *finding;        /* the first finding; owned, or NULL */
@@ -50,9 +51,9 @@ enum qm_case_set {
 
 /* The result of a set: of a mutant up to its first finding, of others after all its cases. */
 struct qm_case_set_result {
-    enum qm_cell_is is; /* killed, survives, or none: the set was not run */
-    int64_t cases;      /* judged */
-    char *finding;      /* the first case with a finding, and the finding; owned, or NULL */
+    enum qm_matrix_cell is; /* killed, survives, or none: the set was not run */
+    int64_t cases;          /* judged */
+    char *finding;          /* the first case with a finding, and the finding; owned, or NULL */
 };
 
 struct qm_mutant_result {

@@ -8,12 +8,12 @@
 
 static const char letters[] = {
 #define X(name, letter) letter,
-    QM_CELL_LIST(X)
+    QM_MATRIX_CELL_LIST(X)
 #undef X
 };
 static const char *const cell_names[] = {
 #define X(name, letter) #name,
-    QM_CELL_LIST(X)
+    QM_MATRIX_CELL_LIST(X)
 #undef X
 };
 
@@ -28,7 +28,7 @@ static int rejected_in(const struct qm_mutant_result *t, int rule)
 {
     int count = 0;
     for (int k = 0; k < QM_MUTANT_REGIME_COUNT; k++)
-        count += (t->cell[k].rejected_by >> rule & 1u) && t->cell[k].is != QM_CELL_equal;
+        count += (t->cell[k].rejected_by >> rule & 1u) && t->cell[k].is != QM_MATRIX_CELL_equal;
     return count;
 }
 
@@ -43,12 +43,12 @@ static int set_kills(const struct qm_matrix *m, int set, int except)
 {
     int count = 0;
     for (int i = 0; i < m->n; i++)
-        count += is_mutant(&m->result[i]) && m->result[i].set[set].is == QM_CELL_killed &&
-                 (except < 0 || m->result[i].set[except].is != QM_CELL_killed);
+        count += is_mutant(&m->result[i]) && m->result[i].set[set].is == QM_MATRIX_CELL_killed &&
+                 (except < 0 || m->result[i].set[except].is != QM_MATRIX_CELL_killed);
     return count;
 }
 
-static int count_cells(const struct qm_matrix *m, int regime, enum qm_cell_is is)
+static int count_cells(const struct qm_matrix *m, int regime, enum qm_matrix_cell is)
 {
     int count = 0;
     for (int i = 0; i < m->n; i++)
@@ -67,7 +67,7 @@ static int rejected(const struct qm_matrix *m, int rule, int regime)
         if (regime < 0)
             count += (rule < 0 ? qm_mutant_kills(t) : rejected_in(t, rule)) > 0;
         else
-            count += rule < 0 ? t->cell[regime].is == QM_CELL_killed
+            count += rule < 0 ? t->cell[regime].is == QM_MATRIX_CELL_killed
                               : (int)(t->cell[regime].rejected_by >> rule & 1u);
     }
     return count;
@@ -131,7 +131,7 @@ static void print_totals(const struct qm_matrix *m)
     qm_table_cell(t, "%d", rejected(m, -1, -1));
     for (int r = 0; r < QM_MUTANT_REGIME_COUNT; r++) {
         qm_table_cell(t, "in %s, of %d that differ", qm_mutant_regime_name(r),
-                      m->mutants - count_cells(m, r, QM_CELL_equal));
+                      m->mutants - count_cells(m, r, QM_MATRIX_CELL_equal));
         for (int k = 0; k < QM_PEER_RULE_COUNT; k++)
             qm_table_cell(t, "%d", rejected(m, k, r));
         qm_table_cell(t, "%d", rejected(m, -1, r));
@@ -177,17 +177,17 @@ static void print_pairs(const struct qm_matrix *m)
 {
     int equal = 0;
     for (int r = 0; r < QM_MUTANT_REGIME_COUNT; r++)
-        equal += count_cells(m, r, QM_CELL_equal);
+        equal += count_cells(m, r, QM_MATRIX_CELL_equal);
     qm_print("\n%d pairs of mutant and regime are equivalent: every output of every step has the "
              "template's bits\n",
              equal);
     for (int i = 0; i < m->n; i++) {
         const struct qm_mutant_result *t = &m->result[i];
         for (int k = 0; k < QM_MUTANT_REGIME_COUNT && is_mutant(t); k++)
-            if (t->cell[k].is == QM_CELL_equal)
+            if (t->cell[k].is == QM_MATRIX_CELL_equal)
                 qm_print("  equal   %s in %s, digest %016llx\n", t->entry->id,
                          qm_mutant_regime_name(k), (unsigned long long)t->cell[k].digest);
-            else if (t->cell[k].is == QM_CELL_survives && t->entry->within[k])
+            else if (t->cell[k].is == QM_MATRIX_CELL_survives && t->entry->within[k])
                 print_within(t, k);
     }
 }
@@ -283,9 +283,9 @@ static json_t *matrix_json(const struct qm_matrix *m)
         json_array_append_new(regimes,
                               json_pack("{s:s, s:s, s:i, s:i, s:i}", "name",
                                         qm_mutant_regime_name(k), "text", qm_mutant_regime_text(k),
-                                        "killed", count_cells(m, k, QM_CELL_killed), "equal",
-                                        count_cells(m, k, QM_CELL_equal), "within",
-                                        count_cells(m, k, QM_CELL_survives)));
+                                        "killed", count_cells(m, k, QM_MATRIX_CELL_killed), "equal",
+                                        count_cells(m, k, QM_MATRIX_CELL_equal), "within",
+                                        count_cells(m, k, QM_MATRIX_CELL_survives)));
     return json_pack("{s:I, s:b, s:i, s:i, s:i, s:i, s:I, s:I, s:f, s:o, s:o, s:o, s:o, s:o}",
                      "seed", (json_int_t)m->o.seed, "passed", m->n_faults == 0, "mutants",
                      m->mutants, "killed", rejected(m, -1, -1), "judged_in_full", m->in_full,

@@ -63,12 +63,12 @@ static const char *text_of(const struct qm_results *r, int64_t i, const struct q
     if (k->axis >= 0)
         return qm_cell_choice(r->suite, c, k->axis);
     switch (k->of_cell) {
-    case QM_CELL_class: return c->class_name;
-    case QM_CELL_tensor: return c->tensor;
-    case QM_CELL_from: return c->source_text;
-    case QM_CELL_quantizer: return qm_quantizer_print(&c->recipe->slot[c->slot], buffer);
-    case QM_CELL_recipe: return qm_recipe_print(c->recipe, buffer);
-    case QM_CELL_coupling: return qm_coupling_name(c->coupling);
+    case QM_CELL_KEY_class: return c->class_name;
+    case QM_CELL_KEY_tensor: return c->tensor;
+    case QM_CELL_KEY_from: return c->source_text;
+    case QM_CELL_KEY_quantizer: return qm_quantizer_print(&c->recipe->slot[c->slot], buffer);
+    case QM_CELL_KEY_recipe: return qm_recipe_print(c->recipe, buffer);
+    case QM_CELL_KEY_coupling: return qm_coupling_name(c->coupling);
     default: return qm_outcome_status(&r->outcome[i]);
     }
 }
@@ -99,7 +99,8 @@ static qm_status open_key(const struct qm_summary *s, const char *name, struct q
     QM_TRY(find_key(suite, s->plan, name, k));
     for (int i = 0; k->axis >= 0 && i < suite->axis[k->axis].n; i++)
         ok = index_of(k, suite->axis[k->axis].value[i].label) >= 0 && ok;
-    for (int i = 0; k->axis < 0 && k->of_cell == QM_CELL_class && i < qm_tensor_class_count(); i++)
+    for (int i = 0; k->axis < 0 && k->of_cell == QM_CELL_KEY_class && i < qm_tensor_class_count();
+         i++)
         ok = index_of(k, qm_tensor_class_at(i)) >= 0 && ok;
     return ok ? QM_OK : qm_fail(QM_NO_MEMORY, "summary");
 }

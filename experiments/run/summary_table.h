@@ -23,7 +23,7 @@ enum qm_summary_stat {
 };
 
 enum qm_cell_key {
-#define X(name) QM_CELL_##name,
+#define X(name) QM_CELL_KEY_##name,
     QM_SUMMARY_CELL_KEY_LIST(X)
 #undef X
         QM_SUMMARY_CELL_KEY_COUNT

@@ -362,6 +362,15 @@ P
     [ "$found" -gt 40 ]
 }
 
+@test "every folder of compiled code stands in the picture of the layers" {
+    local folder texts
+    texts=$(sed 's/<[^>]*>/ /g' core/pictures/layers.svg)
+    while read -r folder; do
+        [[ $texts =~ (^|[^a-z_])"$folder"([^a-z_]|$) ]] || { echo "no $folder"; false; }
+    done < <(git ls-files 'core/*.c' 'oracle/*/*.c' 'experiments/*.c' 'variants/*.c' |
+        sed 's|^variants/.*|variants|; s|/[^/]*$||; s|^experiments/||; s|.*core/||' | sort -u)
+}
+
 @test "every source file of core stands in core/README.md" {
     local f folder left=""
     for f in $(find core -name '*.[ch]' -o -name '*.[ch]pp' -o -name '*.cu'); do

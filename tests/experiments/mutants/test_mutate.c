@@ -180,8 +180,8 @@ static void unexplained(void **state)
     AT_ONE_COMMIT_IN(5, 11);
     struct qm_matrix m = judged(lines);
     const struct qm_mutant_result *t = &m.result[1];
-    assert_int_equal(t->cell[QM_MUTANT_REGIME_start].is, QM_CELL_killed);
-    assert_int_equal(t->cell[QM_MUTANT_REGIME_usual].is, QM_CELL_survives);
+    assert_int_equal(t->cell[QM_MUTANT_REGIME_start].is, QM_MATRIX_CELL_killed);
+    assert_int_equal(t->cell[QM_MUTANT_REGIME_usual].is, QM_MATRIX_CELL_survives);
     for (int i = 0; i < m.n_faults; i++)
         with_reason += strstr(m.fault[i], "survives in usual, where its results differ") != NULL;
     assert_int_equal(with_reason, 1);
@@ -199,10 +199,10 @@ static void equivalence(void **state)
     struct qm_matrix m = judged(lines);
     const struct qm_mutant_result *base = &m.result[0], *t = &m.result[1];
     assert_int_equal(m.n_faults, 0);
-    assert_int_equal(t->cell[QM_MUTANT_REGIME_start].is, QM_CELL_equal);
+    assert_int_equal(t->cell[QM_MUTANT_REGIME_start].is, QM_MATRIX_CELL_equal);
     assert_true(t->cell[QM_MUTANT_REGIME_start].digest ==
                 base->cell[QM_MUTANT_REGIME_start].digest);
-    assert_int_equal(t->cell[QM_MUTANT_REGIME_late].is, QM_CELL_killed);
+    assert_int_equal(t->cell[QM_MUTANT_REGIME_late].is, QM_MATRIX_CELL_killed);
     assert_true(t->cell[QM_MUTANT_REGIME_late].digest != base->cell[QM_MUTANT_REGIME_late].digest);
     /* The decay is ten times as large there, so that rules of peers see it too. */
     assert_true(t->cell[QM_MUTANT_REGIME_late].rejected_by != 0);
@@ -220,10 +220,10 @@ static void sets(void **state)
     struct qm_matrix m = judged(lines);
     const struct qm_mutant_result *base = &m.result[0], *t = &m.result[1];
     assert_int_equal(m.n_faults, 0);
-    assert_int_equal(t->set[QM_CASE_SET_listed].is, QM_CELL_survives);
-    assert_int_equal(t->set[QM_CASE_SET_drawn].is, QM_CELL_killed);
+    assert_int_equal(t->set[QM_CASE_SET_listed].is, QM_MATRIX_CELL_survives);
+    assert_int_equal(t->set[QM_CASE_SET_drawn].is, QM_MATRIX_CELL_killed);
     assert_non_null(t->set[QM_CASE_SET_drawn].finding);
-    assert_int_equal(base->set[QM_CASE_SET_drawn].is, QM_CELL_survives);
+    assert_int_equal(base->set[QM_CASE_SET_drawn].is, QM_MATRIX_CELL_survives);
     assert_true(base->set[QM_CASE_SET_listed].cases > 300);
     qm_matrix_free(&m);
 }
