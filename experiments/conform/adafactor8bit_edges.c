@@ -134,23 +134,16 @@ int qm_adafactor8_moment_is_zero(const struct qm_adafactor8_replay *r, int64_t t
 }
 
 /* The error of number k of a momentum that has codes: 0 of one that is certainly 0, VALUE of its
- * two terms, E of a projection, and counts of 2^-149; where gradients are subnormal, of the
- * largest numbers of the block. */
+ * two terms, E of a projection, and counts of 2^-149. */
 static double moment_off(const struct qm_adafactor8_replay *r, int64_t t, int64_t k, float x,
-                         float old, int64_t block)
+                         float old)
 {
-    const struct qm_adafactor8_recorded *s = &r->slot[QM_ADAFACTOR8_M];
-    const float *scales = s->scales + (t - 1) * s->n_scales;
     double now = fabs((double)x), before = fabs((double)old), b = fabs(r->recipe.hyper.beta1),
            taken = fmin(1.0 - r->recipe.hyper.beta1, 1.0);
-    double share = fmax(qm_adafactor8_share_of(r, t), r->is_exp2 ? QM_STEP_EXP2_RELATIVE : 0.0);
+    double share = fmax(qm_adafactor8_share_of(r), r->is_exp2 ? QM_STEP_EXP2_RELATIVE : 0.0);
     if (qm_adafactor8_moment_is_zero(r, t, k, old))
         return 0.0;
-    if (qm_match_subnormal(qm_match_largest(r->grads + (t - 1) * r->n, r->n), r->n) > 0.0) {
-        now = fmax(now, fabs((double)scales[block]));
-        before = fmax(before, t > 1 ? fabs((double)scales[block - s->n_scales]) : 0.0);
-    }
-    return share * (fmax(now, (double)FLT_MIN) + 2.0 * b * before) +
+    return share * (fmax(now, (double)FLT_MIN) + 2.0 * b * before) + r->update_counts +
            taken * (qm_adafactor8_projected_off(r, QM_ADAFACTOR8_M, k) +
                     (r->direction ? r->direction[k] : 0.0));
 }
@@ -161,7 +154,7 @@ int qm_adafactor8_moment_explains(const struct qm_adafactor8_replay *r,
 {
     const struct qm_adafactor8_recorded *s = &r->slot[QM_ADAFACTOR8_M];
     double scale = fabs((double)s->scales[(t - 1) * s->n_scales + block]),
-           off = moment_off(r, t, k, x, old, block);
+           off = moment_off(r, t, k, x, old);
     int at = want >= 0 && want < 256 ? codec->cb.position_of[want] : -1;
     if (!isfinite(x) || !isfinite(off) || !(scale > 0.0) || !isfinite(scale))
         return 0;

@@ -34,10 +34,11 @@ static qm_status load(const struct qm_adafactor8_replay *r, void *plan, int64_t 
     return QM_OK;
 }
 
-/* Room for one step: parameter, gradient, codes, and numbers of a slot; momentum: before the step;
+/* Room for one step: parameter, gradient, codes, and numbers of a slot; momentum: before the step,
+ * moment: after it, before it is coded, where it has no codes;
  * bare: the parameter after a step without decay. */
 struct room {
-    float *p, *g, *values, *bare, *numbers, *momentum;
+    float *p, *g, *values, *bare, *numbers, *momentum, *moment;
     float *step;                           /* of APOLLO: what is taken off the parameter */
     struct qm_adafactor8_channel *channel; /* of the rows or columns that are channels */
     double *allowed, *near;                /* of each element; near: of its step alone */
@@ -205,7 +206,7 @@ static void judge_coded(struct qm_conform *c, const struct qm_adafactor8_replay 
     int64_t off = 0;
     double relative = i != QM_ADAFACTOR8_M ? QM_STEP_SCALE_RELATIVE
                       : r->is_exp2         ? QM_STEP_EXP2_RELATIVE
-                      : r->is_update       ? qm_adafactor8_share_of(r, t)
+                      : r->is_update       ? qm_adafactor8_share_of(r)
                                            : QM_STEP_SCALE_RELATIVE;
     char what[96];
     snprintf(what, sizeof what, "step %lld %s scale", (long long)t, name);
@@ -214,7 +215,7 @@ static void judge_coded(struct qm_conform *c, const struct qm_adafactor8_replay 
         int64_t from = k * q.block, n = s->n - from < q.block ? s->n - from : q.block;
         double more = i == QM_ADAFACTOR8_M /* else the scale is a logarithm, of which two are 2 ulp
                                             * apart, + 126 */
-                          ? qm_adafactor8_moments_end_off(r, w->x[i], from, n)
+                          ? qm_adafactor8_moments_end_off(r, w->x[i], from, n) + r->update_counts
                           : qm_adafactor8_end_error(r, i, w->x[i], from, n, 0) +
                                 block_counts(r, i, k, q.block) +
                                 4.0 * QM_STEP_U * fabs((double)want[k] - 126.0);
@@ -375,18 +376,13 @@ static qm_status channels_off(struct qm_conform *c, struct qm_adafactor8_replay 
     return QM_OK;
 }
 
-/* What step t may be off by, into w->near, from the momenta before and after it. */
-static qm_status near_of(const struct qm_adafactor8_replay *r, void *plan, int64_t t,
-                         const float *before, const struct room *w)
+/* The momentum after the step, before it was coded, into *now; NULL: there is none. */
+static qm_status momentum_now(const struct qm_adafactor8_replay *r, void *plan,
+                              const struct room *w, const float **now)
 {
     const struct qm_adafactor8_recorded *m = &r->slot[QM_ADAFACTOR8_M];
-    const float *now = m->n == r->n ? w->x[QM_ADAFACTOR8_M] : NULL;
-    if (m->n == r->n && !m->codes) {
-        QM_TRY(qm_backend_cpu.decode(plan, QM_ADAFACTOR8_M, w->g)); /* the gradient is used up */
-        now = w->g;
-    }
-    qm_adafactor8_steps_allowed(r, t, w->p, before, w->momentum, now, w->near);
-    return QM_OK;
+    *now = m->n == 0 ? NULL : m->codes ? w->x[QM_ADAFACTOR8_M] : w->moment;
+    return *now == w->moment ? qm_backend_cpu.decode(plan, QM_ADAFACTOR8_M, w->moment) : QM_OK;
 }
 
 /* Skips a case where nothing of a step's confidence or of its factors is known. */
@@ -413,7 +409,7 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
     size_t bytes = sizeof *p * (size_t)r->n;
     for (int64_t t = from; t <= to && qm_golden_case_open(c); t++) {
         const float *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;
-        const float *want = r->params + (t - 1) * r->n;
+        const float *want = r->params + (t - 1) * r->n, *now;
         char what[64];
         QM_TRY(load(r, plan[0], t - 1, w->codes));
         if (r->slot[QM_ADAFACTOR8_M].n > 0)
@@ -428,6 +424,8 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
             QM_TRY(load(r, plan[1], t - 1, w->codes));
             QM_TRY(qm_backend_cpu.step(plan[1], &bare, &gt, t, 0));
         }
+        QM_TRY(momentum_now(r, plan[0], w, &now));
+        r->update_counts = qm_adafactor8_update_counts(r, t, w->momentum, now);
         r->cancels = qm_adafactor8_cancels(c, r, plan[0], w->momentum, w->x, t);
         qm_adafactor8_channels_of(r, t, before, w->step, w->channel);
         QM_TRY(channels_off(c, r, plan[0], t, w));
@@ -435,8 +433,9 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
         skip_unknown(c, r, t);
         QM_TRY(judge(c, r, plan[0], t, w));
         snprintf(what, sizeof what, "step %lld parameter", (long long)t);
-        double share = qm_adafactor8_share_of(r, t) + qm_adafactor8_average_off(r, t);
-        QM_TRY(near_of(r, plan[0], t, before, w));
+        double share = qm_adafactor8_share_of(r) + qm_adafactor8_average_off(r, t);
+        qm_adafactor8_steps_allowed(r, t, p, before, w->momentum,
+                                    r->slot[QM_ADAFACTOR8_M].n == r->n ? now : NULL, w->near);
         if (r->is_bf16)
             round_all(c, r, w, plan[1] != NULL, before, t, share);
         take_specials(c, what, p, want, r->n);
@@ -501,13 +500,14 @@ void qm_adafactor8_run_replay(struct qm_conform *c, const struct qm_adafactor8_r
                      .channel = qm_golden_case_memory(c, r->n, sizeof *w.channel),
                      .near = qm_golden_case_memory(c, r->n, sizeof *w.near),
                      .momentum = qm_golden_case_memory(c, most, sizeof *w.momentum),
+                     .moment = qm_golden_case_memory(c, most, sizeof *w.moment),
                      .values = qm_golden_case_memory(c, most, sizeof *w.values),
                      .codes = qm_golden_case_memory(c, most, 1),
                      .numbers = qm_golden_case_memory(c, most, sizeof *w.numbers),
                      .wide = qm_golden_case_memory(c, most, sizeof *w.wide)};
     if (!qm_golden_case_open(c) || !r->p0 || !r->grads || !r->params || !w.p || !w.g || !w.bare ||
-        !w.momentum || !w.allowed || !w.near || !w.step || !w.channel || !w.values || !w.codes ||
-        !scales_fit(c, r))
+        !w.momentum || !w.moment || !w.allowed || !w.near || !w.step || !w.channel || !w.values ||
+        !w.codes || !scales_fit(c, r))
         return;
     for (int i = 0; i < QM_ADAFACTOR8_SLOTS; i++)
         if (r->slot[i].codes && !(w.x[i] = qm_golden_case_memory(c, r->slot[i].n, sizeof(float))))

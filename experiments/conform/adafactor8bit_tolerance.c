@@ -42,17 +42,38 @@ double qm_adafactor8_end_error(const struct qm_adafactor8_replay *r, int i, cons
     return i == QM_ADAFACTOR8_V ? qm_adafactor8_squares_end_off(r, x, from, n, is_least) : 0.0;
 }
 
-/* The relative error of an update in step t, and of a momentum of updates or projections. */
-double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r, int64_t t)
+/* The relative error of an update, and of a momentum of updates or projections. */
+double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r)
 {
     double rank = r->terms > 0 ? r->recipe.hyper.rank : 0.0;
     double low = rank > 0.0 ? rank * (double)(r->n / r->terms) : 0.0;
     int has_conf = r->slot[QM_ADAFACTOR8_CONF_ROW].n > 0;
     double conf = has_conf ? 0.5 * (qm_adafactor8_conf_error(r) - QM_STEP_CONF_LARGEST) : 0.0;
-    return conf + r->norm_off + r->mean_counts +
-           qm_match_subnormal(qm_match_largest(r->grads + (t - 1) * r->n, r->n), r->n) +
-           QM_STEP_PARAM_SHARE + 4.0 * QM_STEP_U * (double)r->terms + 3.0 * QM_STEP_NORM(r->n) +
-           2.0 * QM_STEP_NORM(low);
+    return conf + r->norm_off + r->mean_counts + QM_STEP_PARAM_SHARE +
+           4.0 * QM_STEP_U * (double)r->terms + 3.0 * QM_STEP_NORM(r->n) + 2.0 * QM_STEP_NORM(low);
+}
+
+/* SMALL, relative to the largest update: of gradients or, where the step goes along an average of
+ * gradients, of its numbers, of which `most` is the largest. */
+static double small_of(const struct qm_adafactor8_replay *r, double most)
+{
+    return qm_match_subnormal(most, r->slot[QM_ADAFACTOR8_ROW].n > 0 ? r->n : 1);
+}
+
+static double small_gradients(const struct qm_adafactor8_replay *r, int64_t t)
+{
+    return small_of(r, qm_match_largest(r->grads + (t - 1) * r->n, r->n));
+}
+
+double qm_adafactor8_update_counts(const struct qm_adafactor8_replay *r, int64_t t,
+                                   const float *before, const float *after)
+{
+    double small = small_gradients(r, t), most = 0.0, beta1 = r->recipe.hyper.beta1;
+    for (int64_t k = 0; r->is_update && small > 0.0 && k < r->slot[QM_ADAFACTOR8_M].n; k++) {
+        double added = fabs((double)after[k] - beta1 * (double)before[k]);
+        most = isfinite(added) ? fmax(most, added) : most;
+    }
+    return small * most;
 }
 
 /* Of APOLLO to 0.2.6, whose step reads the second moment as it is stored: what codes that are off
@@ -167,7 +188,7 @@ double qm_adafactor8_average_off(const struct qm_adafactor8_replay *r, int64_t t
     if (kept == 0.0 || qm_adafactor8_row_of(s, t) < 0)
         return 0.0;
     double now = qm_match_largest(s->values + qm_adafactor8_row_of(s, t) * s->n, s->n);
-    double share = r->is_update ? qm_adafactor8_share_of(r, t) : QM_STEP_VALUE_LARGEST;
+    double share = r->is_update ? qm_adafactor8_share_of(r) : QM_STEP_VALUE_LARGEST;
     return now > 0.0 ? fmin(share * kept / now, 2.0) : 2.0;
 }
 
@@ -210,11 +231,10 @@ void qm_adafactor8_values_allowed(const struct qm_adafactor8_replay *r, int i, i
         is_conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL;
     double most = qm_match_largest(want, s->n), tiny = (double)FLT_MIN,
            most_old = old ? qm_match_largest(old, s->n) : 0.0,
-           small = qm_match_subnormal(qm_match_largest(r->grads + (t - 1) * r->n, r->n), r->n),
-           share = is_norm || (is_moment && r->is_update) ? qm_adafactor8_share_of(r, t)
+           share = is_norm || (is_moment && r->is_update) ? qm_adafactor8_share_of(r)
                                                           : QM_STEP_VALUE_LARGEST,
            counts = QM_STEP_NORM_ABSOLUTE(r->n);
-    int is_whole = (t > 1 && !old) || small > 0.0; /* of the largest number */
+    int is_whole = t > 1 && !old; /* of the largest number */
     for (int64_t k = 0; k < s->n; k++) {
         double now = is_whole ? most : size_of(want[k]), before = is_whole ? most_old
                                                                   : old    ? size_of(old[k])
@@ -224,11 +244,12 @@ void qm_adafactor8_values_allowed(const struct qm_adafactor8_replay *r, int i, i
             allowed[k] = conf_allowed(r, i, k, own, most, want[k]);
         else if (is_moment) /* its two terms, of which one may cancel the other */
             allowed[k] = share * (fmax(now, tiny) + 2.0 * fabs(r->recipe.hyper.beta1) * before) +
-                         fmin(1.0 - r->recipe.hyper.beta1, 1.0) * off +
+                         r->update_counts + fmin(1.0 - r->recipe.hyper.beta1, 1.0) * off +
                          (r->direction ? (1.0 - r->recipe.hyper.beta1) * r->direction[k] : 0.0);
         else if (is_norm)
             allowed[k] =
-                (share + r->channels.norm_share + r->channels.norm_counts) * fmax(most, tiny) +
+                (share + small_gradients(r, t) + r->channels.norm_share + r->channels.norm_counts) *
+                    fmax(most, tiny) +
                 qm_adafactor8_average_off(r, t) * most + fmin(counts / most, sqrt(counts)) +
                 r->channels.norm_absolute;
         else /* what is kept of the old number is no more than the new one; a square: of x +- E,
@@ -243,8 +264,8 @@ static void apollo_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t
                                  const float *before, const double *steps, double *near)
 {
     double rate = qm_adafactor8_rate_of(r, before, r->recipe.hyper.scale_parameter),
-           all = qm_adafactor8_share_of(r, t) + r->channels.norm_share +
-                 qm_adafactor8_average_off(r, t);
+           all =
+               qm_adafactor8_share_of(r) + r->channels.norm_share + qm_adafactor8_average_off(r, t);
     for (int64_t k = 0; k < r->n; k++) {
         const struct qm_adafactor8_channel *of = &r->channels.of[qm_adafactor8_channel_of(r, k)];
         double one = of->share < 0.25 ? 2.0 * of->share / (1.0 - 2.0 * of->share) : HUGE_VAL;
@@ -253,21 +274,38 @@ static void apollo_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t
     }
 }
 
+/* SMALL, of the steps of step t: near[] holds their sizes, of which `change` is the largest.  The
+ * ratio of step and momentum is that of the numbers that are not small beside the largest, which
+ * the rounding of a parameter does not hide. */
+static double steps_small(const struct qm_adafactor8_replay *r, int64_t t, double change,
+                          const float *m_new, const double *near)
+{
+    double most = m_new ? qm_match_largest(m_new, r->n) : 0.0, ratio = 0.0;
+    if (!m_new)
+        return small_gradients(r, t) * change;
+    if (!r->is_update)
+        return small_of(r, most) * change;
+    for (int64_t k = 0; r->update_counts > 0.0 && k < r->n; k++)
+        if (size_of(m_new[k]) >= 0x1p-10 * most && m_new[k] != 0.0f)
+            ratio = fmax(ratio, near[k] / size_of(m_new[k]));
+    return r->update_counts * ratio;
+}
+
 void qm_adafactor8_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t, const float *p,
                                  const float *before, const float *m_old, const float *m_new,
                                  double *near)
 {
-    double share = qm_adafactor8_share_of(r, t), tiny = (double)FLT_MIN, change = 0.0,
+    double share = qm_adafactor8_share_of(r), tiny = (double)FLT_MIN, change = 0.0,
            decay = qm_adafactor8_decay_of(r, before), beta1 = fabs(r->recipe.hyper.beta1),
-           of_m = 2.0 * (r->is_update ? share : QM_STEP_VALUE_LARGEST),
-           small = qm_match_subnormal(qm_match_largest(r->grads + (t - 1) * r->n, r->n), r->n);
-    for (int64_t k = 0; k < r->n; k++)
-        change = fmax(change, qm_match_step((double)(p[k] - before[k]), decay, (double)before[k]));
+           of_m = 2.0 * (r->is_update ? share : QM_STEP_VALUE_LARGEST);
+    for (int64_t k = 0; k < r->n; k++) {
+        near[k] = qm_match_step((double)(p[k] - before[k]), decay, (double)before[k]);
+        change = fmax(change, near[k]);
+    }
     double all = (share + r->channels.norm_share + 2.0 * r->channels.most_share +
                   qm_adafactor8_average_off(r, t)) *
-                 fmax(change, tiny);
-    for (int64_t k = 0; k < r->n && r->channels.of; k++)
-        near[k] = qm_match_step((double)(p[k] - before[k]), decay, (double)before[k]);
+                 fmax(change, tiny),
+           small = steps_small(r, t, change, m_new, near);
     if (r->channels.of)
         apollo_steps_allowed(r, t, before, near, near);
     for (int64_t k = 0; k < r->n; k++) {
@@ -275,11 +313,9 @@ void qm_adafactor8_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t
                now = m_new ? size_of(m_new[k]) : 0.0,
                off = kept <= 0.0 ? 0.0
                      : now > 0.0 ? of_m * kept / now
-                                 : HUGE_VAL,
-               step = qm_match_step((double)(p[k] - before[k]), decay, (double)before[k]);
-        if (small > 0.0)
-            near[k] = r->channels.of ? fmax(near[k], all) : all;
-        else if (!r->channels.of)
-            near[k] = fmin(all, (share + off) * fmax(step, tiny));
+                                 : HUGE_VAL;
+        if (!r->channels.of)
+            near[k] = fmin(all, (share + off) * fmax(near[k], tiny));
+        near[k] += small;
     }
 }

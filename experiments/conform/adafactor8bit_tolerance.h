@@ -48,6 +48,10 @@
  *        of APOLLO's adapted gradient, which over that of the projection and 1e-8 is the factor,
  *        and those of the gradient's channels.
  * COUNTS of squares below 2^-126: adafactor8bit_confidence.c.
+ * SMALL  the products of a subnormal gradient and its factors are counts of 2^-149, each half of one
+ *        off on either side: qm_match_subnormal of the largest update, with n = 1 where nothing is
+ *        factored.  A momentum is off by that of what it takes in, and by nothing of what it keeps;
+ *        the step along it by as much times the largest ratio of step and momentum.
  * Numbers below 2^-126 are rounded to counts of 2^-149: their errors are those of 2^-126.
  */
 #ifndef QM_CONFORM_ADAFACTOR8BIT_TOLERANCE_H
@@ -93,9 +97,15 @@ double qm_adafactor8_counts_log(const struct qm_adafactor8_replay *r, int i, int
 /* The error of a confidence, of the largest one. */
 double qm_adafactor8_conf_error(const struct qm_adafactor8_replay *r);
 
-/* The relative error of an update in step t, and of a momentum of updates or projections, without
- * those of r->channels. */
-double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r, int64_t t);
+/* The relative error of an update, and of a momentum of updates or projections, without those of
+ * r->channels, and without SMALL. */
+double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r);
+
+/* What counts of 2^-149 make of any number of a momentum that averages updates, absolute: the share
+ * SMALL of the largest number that step t adds to it, from its numbers before and after the step;
+ * 0 where there is none.  qm_adafactor8_run_replay sets r->update_counts to it. */
+double qm_adafactor8_update_counts(const struct qm_adafactor8_replay *r, int64_t t,
+                                   const float *before, const float *after);
 
 /* The relative error of element k of the update where its row or its column of the confidence
  * cancels (r->off[].step), or its channel has a code that is off (r->channel_off); HUGE_VAL
@@ -115,13 +125,13 @@ int64_t qm_adafactor8_row_of(const struct qm_adafactor8_recorded *s, int64_t t);
 double qm_adafactor8_average_off(const struct qm_adafactor8_replay *r, int64_t t);
 
 /* What each of the n float32 numbers of slot i may be off by after step t, which were recorded: by
- * its own old and new number, where the old ones were recorded and no gradient is subnormal. */
+ * its own old and new number, where the old ones were recorded. */
 void qm_adafactor8_values_allowed(const struct qm_adafactor8_replay *r, int i, int64_t t,
                                   double *allowed);
 
 /* What the step of each parameter from before[] to p[] in step t may be off by: its own share, with
  * what the momentum, m_old before and m_new after it (NULL: none of this shape), may lose where its
- * terms cancel; at most, and of projections and subnormal gradients, the share of the largest. */
+ * terms cancel; at most, and of projections, the share of the largest; and SMALL. */
 void qm_adafactor8_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t, const float *p,
                                  const float *before, const float *m_old, const float *m_new,
                                  double *near);

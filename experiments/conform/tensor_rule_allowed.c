@@ -155,6 +155,30 @@ static double param_error(const struct qm_tensor_side *s, int64_t t, int is_free
     return *error;
 }
 
+/* The share of the largest update of step t that counts of 2^-149 make: qm_match_subnormal, of one
+ * number where nothing is factored. */
+static double small_share(const struct qm_tensor_record *r, int64_t t)
+{
+    return qm_match_subnormal(qm_match_largest_double(r->grads + (t - 1) * r->n, r->n),
+                              r->shape.rank >= 2 ? r->n : 1);
+}
+
+/* What those counts make of a step: that share of the largest one, `change`, or where steps go
+ * along an average, what they make of that times the largest ratio of step and average.  The ratio
+ * is that of the numbers that are not small beside the largest, which the rounding of a parameter
+ * does not hide; it is found from the steps. */
+static double steps_small(const struct qm_tensor_side *s, int64_t t, double change,
+                          const double *average, const double *step)
+{
+    double most = average ? qm_match_largest_double(average, s->r->n) : 0.0, ratio = 0.0;
+    if (!average)
+        return small_share(s->r, t) * change;
+    for (int64_t k = 0; s->average_small > 0.0 && k < s->r->n; k++)
+        if (fabs(average[k]) >= 0x1p-10 * most && isfinite(average[k]) && average[k] != 0.0)
+            ratio = fmax(ratio, step[k] / fabs(average[k]));
+    return s->average_small * ratio;
+}
+
 /* What float32 parameters may be off by after step t, each by its own step: the errors of sums and
  * of norms scale the step, and those of the average are shares of the number that the step goes
  * along; where that is 0 here, but not certainly, of the largest step.  The decay and the sum each
@@ -168,12 +192,13 @@ static void param_errors(struct qm_tensor_side *s, int64_t t)
            change = fmax(largest_step(r, t, s->p, before), (double)FLT_MIN),
            share = w->f32.param + qm_tensor_record_more(r, -1, t, 0, change, &w->f32);
     int has_average = w->average >= 0 && r->state[w->average] && r->slot_n[w->average] == r->n;
-    double largest = qm_match_largest_double(r->grads + (t - 1) * r->n, r->n),
-           least = qm_match_subnormal(largest, r->n) * change + 0x1p-147;
+    for (int64_t k = 0; k < r->n; k++)
+        s->allowed[k] = qm_match_step(s->p[k] - before[k], decay, before[k]);
+    double least =
+        steps_small(s, t, change, has_average ? s->slot[w->average] : NULL, s->allowed) + 0x1p-147;
     for (int64_t k = 0; k < r->n; k++) {
-        double step = qm_match_step(s->p[k] - before[k], decay, before[k]),
-               m = has_average ? fabs(s->slot[w->average][k]) : 0.0, of_m = 0.0,
-               size = isfinite(s->p[k]) ? fmax(fabs(s->p[k]), fabs(before[k])) : 0.0;
+        double step = s->allowed[k], m = has_average ? fabs(s->slot[w->average][k]) : 0.0,
+               of_m = 0.0, size = isfinite(s->p[k]) ? fmax(fabs(s->p[k]), fabs(before[k])) : 0.0;
         if (has_average)
             of_m = m > 0.0 && isfinite(m) ? s->of_average[k] / m * step : s->average_off * change;
         s->allowed[k] = share * step + of_m + least + (decay != 0.0 ? 0x1p-22 : 0x1p-23) * size;
@@ -272,11 +297,12 @@ void qm_tensor_side_state_allowed(struct qm_tensor_side *s, int i, int64_t t, in
            added = qm_tensor_record_more(r, i, t, is_free, 0.0, tol),
            largest_of = qm_match_largest_double(want, n),
            largest_old = old ? qm_match_largest_double(old, n) : 0.0;
-    double small =
-        is_average && tol != &r->w->f64
-            ? qm_match_subnormal(qm_match_largest_double(r->grads + (t - 1) * r->n, r->n), r->n) *
-                  largest_of
-            : 0.0;
+    double added_most = is_free ? largest_of : 0.0;
+    for (int64_t k = 0; is_average && !is_free && k < n; k++) {
+        double taken_in = fabs(s->slot[i][k] - (old ? keep * old[k] : 0.0));
+        added_most = isfinite(taken_in) ? fmax(added_most, taken_in) : added_most;
+    }
+    double small = is_average && tol != &r->w->f64 ? small_share(r, t) * added_most : 0.0;
     int has_lines = find_lines(s, i, t, is_free, tol);
     for (int64_t k = 0; k < n; k++) {
         int is_still = is_average && s->is_still[n == r->n ? k : 0];
@@ -301,6 +327,8 @@ void qm_tensor_side_state_allowed(struct qm_tensor_side *s, int i, int64_t t, in
         most = fmax(most, isfinite(want[k]) ? fabs(want[k]) : 0.0);
         off = fmax(off, is_average ? s->allowed[k] : 0.0);
     }
+    if (is_average)
+        s->average_small = small;
     if (is_average)
         s->average_off = off <= 0.0 ? 0.0 : most > 0.0 ? fmin(off / most, 2.0) : 2.0;
 }

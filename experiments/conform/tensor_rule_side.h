@@ -38,6 +38,8 @@ struct qm_tensor_side {
     double *lines_so_far[QM_MAX_SLOTS]; /* of a free run: the sum of that over the steps */
     double average_off;      /* of one step: the error that cancelling adds to the average, of its
                               * largest number */
+    double average_small;    /* of one step: what counts of 2^-149 of an update make of any number
+                              * of the average */
     unsigned char *is_still; /* [n], of one step: qm_tensor_side_find_still */
     double *still_error;     /* [n], of a free run: what decays make of elements that are still */
 };

@@ -426,3 +426,32 @@ for k, v in (("conf_row", [[0], [0]]), ("conf_col", [[0, 0]])):
     g["state/" + k] = np.float32([v])
 ' system adafactor8bit
 }
+
+# Three steps of normal gradients, then one of gradients near 1e-42, of which a momentum takes in
+# next to nothing: what is wrong with it is wrong with what it keeps.
+@test "conform: subnormal gradients do not hide the momentum that is kept, nor its step" {
+    local names edit last
+    names="opt_v046_vector_subnormal_after_normal opt_v046_came_subnormal_after_normal
+        opt_v046_adam_subnormal_after_normal"
+    for last in $names; do
+        for edit in 'q = g["state/m_q"][()]; q[3, :256] += 1; g["state/m_q"][...] = q' \
+            'q = g["state/m_q"][()]; q[3, 77] += 1; g["state/m_q"][...] = q' \
+            'q = g["state/m_q"][()]; q[3, 256:] -= 1; g["state/m_q"][...] = q' \
+            's = g["state/m_scale"][()]; s[3, 1] *= np.float32(1.001); g["state/m_scale"][...] = s' \
+            'p = g["params"][()]; p[3] += 0.01 * (p[3] - p[2]); g["params"][...] = p'; do
+            broken adafactor8bit_limits "$last" opt_v046_adamw_denormal_009_0 "$edit"
+            run "$QUALM" conform "$X"
+            [[ $output == *"DIFFERS    $last "* && $output == *" 1 DIFFERS, 0 skipped"* ]]
+        done
+    done
+    for last in subnormal_after_normal_vector subnormal_after_normal_matrix; do
+        for edit in 'm = g["state_exp_avg"][()]; m[3] *= np.float32(1.0001)
+g["state_exp_avg"][...] = m' \
+            'm = g["state_exp_avg"][()]; m[3] = m[2]; g["state_exp_avg"][...] = m' \
+            'p = g["params"][()]; p[3] += 0.01 * (p[3] - p[2]); g["params"][...] = p'; do
+            broken came_limits "$last" 032_0_came_drop "$edit"
+            run "$QUALM" conform "$X"
+            [[ $output == *"DIFFERS    $last "* && $output == *" 1 DIFFERS, 0 skipped"* ]]
+        done
+    done
+}
