@@ -136,7 +136,7 @@ static qm_status measure(struct qm_replay *replay, struct qm_recorded *rec, uint
 
 static int is_wanted(const struct qm_recorded *rec, const char *filter)
 {
-    return !rec->is_trace && qm_name_matches(rec->name, filter);
+    return !rec->is_trace && qm_entry_matches(rec->name, filter);
 }
 
 /* Hands on what there is to say about the files. */

@@ -398,7 +398,7 @@ static qm_status analyze_file(struct options *o, const char *path, int *matched,
     int matching = 0;
     QM_TRY(qm_file_open_numbers(path, &f));
     for (int i = 0; i < qm_file_count(f); i++)
-        if (qm_name_matches(qm_file_entry(f, i)->name, o->filter)) {
+        if (qm_entry_matches(qm_file_entry(f, i)->name, o->filter)) {
             matching++;
             total += qm_file_entry(f, i)->numel;
         }
@@ -409,7 +409,7 @@ static qm_status analyze_file(struct options *o, const char *path, int *matched,
     char remark[QM_FILE_REMARK];
     qm_status st = matching && qm_file_remark(f, remark) ? remark_on(path, remark, o) : QM_OK;
     for (int i = 0; st == QM_OK && i < qm_file_count(f); i++)
-        if (qm_name_matches(qm_file_entry(f, i)->name, o->filter)) {
+        if (qm_entry_matches(qm_file_entry(f, i)->name, o->filter)) {
             ++*matched;
             st = analyze_entry(o, path, f, i, &progress, rows);
         }

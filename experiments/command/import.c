@@ -198,7 +198,7 @@ static qm_status list_file(const struct options *o, int k, struct import *m)
     QM_TRY(qm_file_open_numbers(path, &f));
     qm_status st = QM_OK;
     for (int i = 0; st == QM_OK && i < qm_file_count(f); i++)
-        if (qm_name_matches(qm_file_entry(f, i)->name, o->filter))
+        if (qm_entry_matches(qm_file_entry(f, i)->name, o->filter))
             st = add_entry(f, path, i, m);
     int has_remark = qm_file_remark(f, remark);
     if (st == QM_OK && o->n_paths == 1 && m->n == 0)
@@ -233,7 +233,7 @@ static qm_status read_file(const struct options *o, int k, struct import *m, int
     if (!qm_file_mark_equal(qm_file_mark(f), &m->mark[k]))
         st = qm_fail(QM_BAD_FILE, "%s: changed while it was read", path);
     for (int i = 0; st == QM_OK && i < qm_file_count(f); i++)
-        if (qm_name_matches(qm_file_entry(f, i)->name, o->filter)) {
+        if (qm_entry_matches(qm_file_entry(f, i)->name, o->filter)) {
             const struct qm_entry *e = qm_file_entry(f, i);
             struct imported *x = *at < m->n ? &m->of[(*at)++] : NULL;
             if (!x || strcmp(x->name, name_of(f, i)) != 0 || x->tensor.dtype != type_of(e) ||

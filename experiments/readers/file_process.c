@@ -38,10 +38,10 @@ static void put_entries(const struct qm_file *f, struct qm_blob *out)
     }
 }
 
-/* The texts of a safetensors file. */
+/* The texts of a file that has some. */
 static void put_texts(const struct qm_file *f, struct qm_blob *out)
 {
-    json_t *texts = f->format == &qm_format_safetensors ? f->own : NULL, *value;
+    json_t *texts = f->format->has_texts ? f->own : NULL, *value;
     const char *name;
     json_object_foreach (texts, name, value) {
         if (json_is_string(value)) {
@@ -227,7 +227,7 @@ static qm_status take_texts(struct qm_file *f, struct qm_reader_process *p, stru
         free(name);
         free(value);
     }
-    if (f->format == &qm_format_safetensors)
+    if (f->format->has_texts)
         f->own = texts;
     else
         json_decref(texts);

@@ -43,6 +43,9 @@ struct qm_format {
     /* Optional, as qm_file_attr_number and qm_file_attr_text. */
     int (*attr_number)(struct qm_file *f, const char *path, const char *name, double *out, int max);
     int (*attr_text)(struct qm_file *f, const char *path, const char *name, char *out, size_t size);
+    /* 1: f->own is a json_t object of texts, or NULL, of which the functions qm_texts_* below give
+     * the attributes; the program has it, too. */
+    int has_texts;
     /* Where elements lie: in the mapping; in a file in memory that takes its place; with the
      * process, which opens the path anew or looks into the mapping. */
     enum { QM_FORMAT_mapped, QM_FORMAT_unpacked, QM_FORMAT_served, QM_FORMAT_served_from_map } kind;
@@ -94,6 +97,10 @@ struct zip;
 struct zip_error;
 qm_status qm_zip_check(struct qm_file *f, struct zip *z);
 
+/* Whether every entry of such an archive says of itself what the directory says of it: readers
+ * differ in which of two names or sizes they take.  QM_BAD_FILE: one does not. */
+qm_status qm_zip_entries_check(struct qm_file *f);
+
 /* What libzip's error means in an archive that is mapped whole: codes that speak of files and
  * arguments of calls are offsets and sizes in it that cannot be. */
 const char *qm_zip_word(struct zip_error *e);
@@ -101,9 +108,6 @@ const char *qm_zip_word(struct zip_error *e);
 /* Appends an entry; copies the name.  The shape must have a valid numel, dtype must be in range. */
 qm_status qm_file_add(struct qm_file *f, const char *name, enum qm_dtype dtype,
                       const struct qm_shape *shape, struct qm_array_location place);
-
-/* Adds the .npy file in bytes [at, end) of the mapping as an entry. */
-qm_status qm_npy_add(struct qm_file *f, const char *name, size_t at, size_t end);
 
 /* What of a file has no entry, and why; start with zeros. */
 struct qm_left_out {
@@ -117,6 +121,21 @@ void qm_left_out_add(struct qm_left_out *l, const char *format, ...)
 
 /* The attribute "left_out" of "/" (reader.h): its length, or -1 where nothing was left out. */
 int qm_left_out_text(const struct qm_left_out *l, char *out, size_t size);
+
+/* Adds what has no entry to the attribute "left_out" of "/", behind what the writer says of it.
+ * QM_BAD_FILE: the file has no entries at all. */
+qm_status qm_texts_left_out(struct qm_file *f, const struct qm_left_out *left);
+
+/* As declared by struct qm_format; an attribute of "/" has the key NAME, another PATH@NAME, and a
+ * number is a text of one finite number. */
+void qm_texts_close(struct qm_file *f);
+int qm_texts_text(struct qm_file *f, const char *path, const char *name, char *out, size_t size);
+int qm_texts_number(struct qm_file *f, const char *path, const char *name, double *out, int max);
+
+/* Adds the .npy file in bytes [at, end) of the mapping as an entry.  Elements of a type that is not
+ * read: QM_BAD_FILE where `left` is NULL, else they are added to it. */
+qm_status qm_npy_add(struct qm_file *f, const char *name, size_t at, size_t end,
+                     struct qm_left_out *left);
 
 /* The path of a file in the folder of f, which a name in f gives: one without '/'. */
 qm_status qm_file_beside(const struct qm_file *f, const char *name, char *out, size_t size);

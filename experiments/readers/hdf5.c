@@ -46,6 +46,22 @@ static const char *class_text(H5T_class_t class)
     }
 }
 
+/* Whether a type is the truth value that h5py writes: an enumeration of one byte, FALSE 0, TRUE 1. */
+static int is_truth(hid_t type)
+{
+    static const char *const names[] = {"FALSE", "TRUE"};
+    int good =
+        H5Tget_class(type) == H5T_ENUM && H5Tget_size(type) == 1 && H5Tget_nmembers(type) == 2;
+    for (unsigned k = 0; good && k < 2; k++) {
+        unsigned char value = 2;
+        char *name = H5Tget_member_name(type, k);
+        good = name && strcmp(name, names[k]) == 0 && H5Tget_member_value(type, k, &value) >= 0 &&
+               value == k;
+        H5free_memory(name);
+    }
+    return good;
+}
+
 /* The element type of a stored type; otherwise 0, and what it is that is not read. */
 static int dtype_of(hid_t type, enum qm_dtype *out, char why[WHY])
 {
@@ -61,6 +77,10 @@ static int dtype_of(hid_t type, enum qm_dtype *out, char why[WHY])
         }
     if (qm_h5_guard_float(type, out))
         return 1;
+    if (is_truth(type)) {
+        *out = QM_DTYPE_bool;
+        return 1;
+    }
     if (class == H5T_INTEGER)
         snprintf(why, WHY, "integers of %zu bytes", bytes);
     else if (class == H5T_FLOAT)
@@ -237,6 +257,7 @@ const struct qm_format qm_format_hdf5 = {
     .knows = knows,
     .open = open_hdf5,
     .read = qm_hdf5_read,
+    .bytes = qm_hdf5_bytes,
     .close = close_hdf5,
     .attr_number = qm_hdf5_attr_number,
     .attr_text = qm_hdf5_attr_text,

@@ -15,6 +15,7 @@ struct qm_hdf5 {
 
 /* As declared by struct qm_format. */
 qm_status qm_hdf5_read(struct qm_file *f, int i, int64_t from, int64_t n, struct qm_sink sink);
+qm_status qm_hdf5_bytes(struct qm_file *f, int i, int64_t from, int64_t n, void *out);
 int qm_hdf5_attr_number(struct qm_file *f, const char *path, const char *name, double *out,
                         int max);
 int qm_hdf5_attr_text(struct qm_file *f, const char *path, const char *name, char *out,

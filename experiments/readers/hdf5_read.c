@@ -152,3 +152,22 @@ qm_status qm_hdf5_read(struct qm_file *f, int i, int64_t from, int64_t n, struct
     free(stage);
     return st;
 }
+
+qm_status qm_hdf5_bytes(struct qm_file *f, int i, int64_t from, int64_t n, void *out)
+{
+    const struct qm_entry *e = &f->entry[i];
+    QM_TRY(open_dataset(f, i));
+    hid_t type = memory_type(e->dtype);
+    qm_status st = QM_OK;
+    struct qm_box box;
+    for (int64_t done = 0; st == QM_OK && done < n; done += box.numel) {
+        qm_reader_progress();
+        qm_box_next(&e->shape, from + done, n - done, &box);
+        char *to = (char *)out + (size_t)done * qm_dtype_size(e->dtype);
+        st = read_box(f, i, &box, type, to);
+        for (int64_t k = 0; e->dtype == QM_DTYPE_bool && st == QM_OK && k < box.numel; k++)
+            to[k] = to[k] != 0;
+    }
+    H5Tclose(type);
+    return st;
+}

@@ -26,13 +26,13 @@ struct header {
 
 /* Type codes without the byte order. */
 static const struct {
-    char code[3];
+    char code[4];
     enum qm_dtype dtype;
 } types[] = {
-    {"f8", QM_DTYPE_f64},  {"f4", QM_DTYPE_f32}, {"f2", QM_DTYPE_f16}, {"V2", QM_DTYPE_bf16},
-    {"i8", QM_DTYPE_i64},  {"i4", QM_DTYPE_i32}, {"i2", QM_DTYPE_i16}, {"i1", QM_DTYPE_i8},
-    {"u8", QM_DTYPE_u64},  {"u4", QM_DTYPE_u32}, {"u2", QM_DTYPE_u16}, {"u1", QM_DTYPE_u8},
-    {"b1", QM_DTYPE_bool},
+    {"f8", QM_DTYPE_f64},  {"f4", QM_DTYPE_f32}, {"f2", QM_DTYPE_f16},  {"V2", QM_DTYPE_bf16},
+    {"i8", QM_DTYPE_i64},  {"i4", QM_DTYPE_i32}, {"i2", QM_DTYPE_i16},  {"i1", QM_DTYPE_i8},
+    {"u8", QM_DTYPE_u64},  {"u4", QM_DTYPE_u32}, {"u2", QM_DTYPE_u16},  {"u1", QM_DTYPE_u8},
+    {"b1", QM_DTYPE_bool}, {"c8", QM_DTYPE_f32}, {"c16", QM_DTYPE_f64},
 };
 
 static int knows(const unsigned char *map, size_t size)
@@ -87,6 +87,24 @@ static qm_status take_dim(struct scan *s, int64_t *out)
     return QM_OK;
 }
 
+/* The descr: a text, or of a table a list of its columns, which is "a table". */
+static qm_status take_descr(struct scan *s, char *out, size_t size)
+{
+    if (!take(s, "["))
+        return take_string(s, out, size);
+    for (int depth = 1; depth > 0; s->at++) {
+        size_t quoted = *s->at == '\'' || *s->at == '"'
+                            ? strcspn(s->at + 1, *s->at == '"' ? "\"" : "'") + 1
+                            : 0;
+        if (s->at[quoted] == '\0')
+            return expected(s, "']' after the columns of a table");
+        s->at += quoted;
+        depth += (quoted == 0 && *s->at == '[') - (quoted == 0 && *s->at == ']');
+    }
+    snprintf(out, size, "a table");
+    return QM_OK;
+}
+
 /* Accepts (), (3,), (3, 4) and (3, 4,); not (3), which is no tuple. */
 static qm_status take_shape(struct scan *s, struct qm_shape *out)
 {
@@ -121,7 +139,7 @@ static qm_status take_value(struct scan *s, const char *key, struct header *h, u
         return expected(s, "each key once");
     *seen |= 1u << k;
     if (k == 0)
-        return take_string(s, h->descr, sizeof h->descr);
+        return take_descr(s, h->descr, sizeof h->descr);
     if (k == 2)
         return take_shape(s, &h->shape);
     h->fortran = take(s, "True");
@@ -152,7 +170,9 @@ static qm_status take_header(struct scan *s, size_t length, struct header *h)
     return QM_OK;
 }
 
-static qm_status dtype_of(const struct qm_file *f, const char *descr, enum qm_dtype *out, int *swap)
+/* The element type of a descr; parts: 2 of complex numbers, whose real and imaginary part are a
+ * last axis of 2.  0: it is not read. */
+static int dtype_of(const char *descr, enum qm_dtype *out, int *swap, int *parts)
 {
     size_t k = 0, n = sizeof types / sizeof *types;
     int order = descr[0];
@@ -163,13 +183,11 @@ static qm_status dtype_of(const struct qm_file *f, const char *descr, enum qm_dt
         k = n;
     int single = k < n && (qm_dtype_size(types[k].dtype) == 1 || descr[1] == 'V');
     if (k == n || (order == '|' && !single) || (order == '>' && descr[1] == 'V'))
-        return qm_file_bad(f,
-                           "descr '%s' is not read, expected '<' or '>' with f2 f4 f8 i1 i2 i4 i8 "
-                           "u1 u2 u4 u8 b1, or '|V2' for bfloat16",
-                           descr);
+        return 0;
     *out = types[k].dtype;
     *swap = order == '>';
-    return QM_OK;
+    *parts = descr[1] == 'c' ? 2 : 1;
+    return 1;
 }
 
 /* The entry's name: the file's name without directory and ".npy". */
@@ -184,23 +202,43 @@ static void entry_name(const char *path, char name[NAME_MAX + 1])
 
 /* Adds the array whose elements are bytes [data, end) of the mapping. */
 static qm_status add_array(struct qm_file *f, const struct header *h, const char *name, size_t data,
-                           size_t end)
+                           size_t end, struct qm_left_out *left)
 {
     struct qm_array_location place = {.offset = data, .fortran = h->fortran};
-    enum qm_dtype dtype = QM_DTYPE_COUNT;
+    struct qm_shape of = h->shape;
+    enum qm_dtype dtype = QM_DTYPE_f32;
     char shape[192];
-    QM_TRY(dtype_of(f, h->descr, &dtype, &place.swap));
+    int parts = 1, is_read = dtype_of(h->descr, &dtype, &place.swap, &parts),
+        is_whole = parts == 1 || (of.rank < QM_MAX_RANK && !(h->fortran && of.rank > 1));
+    if (left && !(is_read && is_whole)) {
+        qm_left_out_add(left, "%.200s (%s %.24s)", name,
+                        is_read ? "complex numbers in Fortran order or 8 dimensions, descr"
+                                : "descr",
+                        h->descr);
+        return QM_OK;
+    }
+    if (!is_read)
+        return qm_file_bad(f,
+                           "descr '%s' is not read, expected '<' or '>' with f2 f4 f8 i1 i2 i4 i8 "
+                           "u1 u2 u4 u8 b1 c8 c16, or '|V2' for bfloat16",
+                           h->descr);
+    if (!is_whole)
+        return qm_file_bad(f, "complex numbers in Fortran order or 8 dimensions are not read");
+    if (parts == 2)
+        of.dim[of.rank++] = 2;
     qm_shape_print(&h->shape, shape, sizeof shape);
-    int64_t bytes = qm_shape_numel(&h->shape);
+    int64_t bytes = qm_shape_numel(&of);
     if (bytes < 0 || __builtin_mul_overflow(bytes, (int64_t)qm_dtype_size(dtype), &bytes))
         return qm_file_bad(f, "shape %s of %s does not fit in 2^63 bytes", shape, h->descr);
     if ((size_t)bytes != end - data)
         return qm_file_bad(f, "%s of %s takes %lld bytes, but %zu follow the header", shape,
                            h->descr, (long long)bytes, end - data);
-    return qm_file_add(f, name, dtype, &h->shape, place);
+    place.fortran = h->fortran && parts == 1;
+    return qm_file_add(f, name, dtype, &of, place);
 }
 
-qm_status qm_npy_add(struct qm_file *f, const char *name, size_t at, size_t end)
+qm_status qm_npy_add(struct qm_file *f, const char *name, size_t at, size_t end,
+                     struct qm_left_out *left)
 {
     const unsigned char *m = f->map + at;
     size_t size = end - at;
@@ -225,7 +263,7 @@ qm_status qm_npy_add(struct qm_file *f, const char *name, size_t at, size_t end)
     qm_status st = take_header(&s, length, &h);
     free(text);
     if (st == QM_OK)
-        st = add_array(f, &h, name, at + start + length, end);
+        st = add_array(f, &h, name, at + start + length, end, left);
     return st;
 }
 
@@ -233,7 +271,7 @@ static qm_status open_npy(struct qm_file *f)
 {
     char name[NAME_MAX + 1];
     entry_name(f->path, name);
-    QM_TRY(qm_npy_add(f, name, 0, f->size));
+    QM_TRY(qm_npy_add(f, name, 0, f->size, NULL));
     if (!f->place[0].fortran)
         madvise((void *)f->map, f->size, MADV_SEQUENTIAL);
     return QM_OK;

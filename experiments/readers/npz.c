@@ -185,9 +185,10 @@ static qm_status unpack_all(struct qm_file *f, zip_t *z, unsigned char **map, si
     return QM_OK;
 }
 
-/* Adds all entries of the unpacked mapping. */
+/* Adds all entries of the unpacked mapping, or names them as left out. */
 static qm_status add_all(struct qm_file *f, zip_t *z)
 {
+    struct qm_left_out left = {.n = 0};
     zip_stat_t info;
     size_t at = 0;
     for (zip_int64_t i = 0; i < zip_get_num_entries(z, 0); i++) {
@@ -199,17 +200,15 @@ static qm_status add_all(struct qm_file *f, zip_t *z)
         memcpy(name, info.name, length + 1);
         if (length > 4 && strcmp(name + length - 4, ".npy") == 0)
             name[length - 4] = '\0';
-        qm_status st = qm_npy_add(f, name, at, at + (size_t)info.size);
+        qm_status st = qm_npy_add(f, name, at, at + (size_t)info.size, &left);
         if (st != QM_OK)
             return qm_fail_in(st, name);
         at += ((size_t)info.size + 63) / 64 * 64;
     }
-    return QM_OK;
+    return qm_texts_left_out(f, &left);
 }
 
-/* Whether every entry says of itself what the directory says of it: readers differ in which of two
- * names they take. */
-static qm_status check_entries(struct qm_file *f)
+qm_status qm_zip_entries_check(struct qm_file *f)
 {
     zip_error_t error;
     zip_error_init(&error);
@@ -244,7 +243,7 @@ static qm_status open_npz(struct qm_file *f)
         zip_source_free(source);
     zip_error_fini(&error);
     if (st == QM_OK)
-        st = check_entries(f);
+        st = qm_zip_entries_check(f);
     if (st == QM_OK) { /* the unpacked contents replace the archive, which others hold */
         f->map = map;
         f->size = size;
@@ -262,5 +261,9 @@ const struct qm_format qm_format_npz = {
     .knows = knows,
     .open = open_npz,
     .read = qm_mapped_read,
+    .close = qm_texts_close,
+    .attr_number = qm_texts_number,
+    .attr_text = qm_texts_text,
+    .has_texts = 1,
     .kind = QM_FORMAT_unpacked,
 };

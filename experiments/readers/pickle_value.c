@@ -186,7 +186,9 @@ static const char *key_bytes(const struct qm_pickle *key, size_t *n)
 {
     int is_text = key->kind == QM_PICKLE_text;
     *n = is_text ? key->length : sizeof key->whole;
-    return is_text ? key->text : key->kind == QM_PICKLE_whole ? (const char *)&key->whole : NULL;
+    return is_text                                                       ? key->text
+           : key->kind == QM_PICKLE_whole || key->kind == QM_PICKLE_bool ? (const char *)&key->whole
+                                                                         : NULL;
 }
 
 qm_status qm_pickle_key_twice(const struct qm_pickle_memory *m, const struct qm_pickle **key)

@@ -313,6 +313,11 @@ qm_status qm_file_open_numbers(const char *path, struct qm_file **out)
 
 int qm_file_count(const struct qm_file *f) { return f->n_entries; }
 
+int qm_entry_matches(const char *name, const char *filter)
+{
+    return qm_name_matches(name, filter) || (*name == '/' && qm_name_matches(name + 1, filter));
+}
+
 const struct qm_entry *qm_file_entry(const struct qm_file *f, int i)
 {
     assert(i >= 0 && i < f->n_entries);

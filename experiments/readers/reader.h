@@ -4,17 +4,20 @@
  * before use.  Errors are one line that names the file, the place and what was expected.
  *
  *   .npy          versions 1 to 3, C or Fortran order, either byte order; f2 f4 f8, i1 .. i8,
- *                 u1 .. u8, b1, and V2 as bf16.  One entry, named after the file without its
+ *                 u1 .. u8, b1, c8 and c16 (a last axis of 2: real and imaginary part; neither in
+ *                 Fortran order of two dimensions and more), and V2 as bf16.  One entry, named after the file without its
  *                 directory and ".npy".
  *   .npz          a zip archive of .npy files, stored or deflated; entry names lose their ".npy".
- *                 The archive is unpacked into memory when it is opened.
+ *                 The archive is unpacked into memory when it is opened.  Arrays of any other type
+ *                 (texts, objects, tables) are named in left_out; all of them refuse the file.
  *   .safetensors  the element types of QM_DTYPE_LIST, the 8-bit floats of float8.h, read as f32,
  *                 and C64, a last axis of 2 (real and imaginary part).  Tensors of any other dtype
  *                 (F4, F6_E2M3, ...) are named in left_out.  Unknown bytes between, before or after
  *                 the tensors refuse the file, as do tensors none of which is read.
  *   .h5           simple datasets of 1, 2, 4 or 8 byte integers, of IEEE 2, 4 and 8 byte floats
- *                 and of bfloat16 (bfloat16 bits stored as uint16 stay u16), of up to QM_MAX_RANK
- *                 dimensions.  Datasets of other types (compounds, enumerations, other floats), of
+ *                 and of bfloat16 (bfloat16 bits stored as uint16 stay u16), and of h5py's truth
+ *                 values (an enumeration of FALSE 0 and TRUE 1), of up to QM_MAX_RANK dimensions.
+ *                 Datasets of other types (compounds, other enumerations, other floats), of
  *                 higher rank, or with their data in other files (virtual, external storage) are
  *                 named in left_out, or counted there; texts and tables of result files are not.
  *                 Blocks that were never written read as the fill value.  A link that leads nowhere
@@ -72,6 +75,10 @@ qm_status qm_file_open_numbers(const char *path, struct qm_file **out);
 /* Entries in the file's own order (HDF5: depth first, names sorted; links followed by path). */
 int qm_file_count(const struct qm_file *f);
 const struct qm_entry *qm_file_entry(const struct qm_file *f, int i);
+
+/* Whether a filter matches the name of an entry, whole or without the '/' that names of HDF5 begin
+ * with, as they are printed; NULL matches all.  The filter is one of qm_name_matches. */
+int qm_entry_matches(const char *name, const char *filter);
 /* "hdf5", "npy", "npz", "safetensors", "torch", "index.json" */
 const char *qm_file_format(const struct qm_file *f);
 

@@ -19,9 +19,8 @@
 #include "experiments/readers/float8.h"
 #include "experiments/readers/format.h"
 
-#define HEADER_MAX    ((uint64_t)100000000) /* as MAX_HEADER_SIZE of tensor.rs */
-#define DEPTH_MAX     3                     /* header, tensor, shape */
-#define ATTRIBUTE_MAX 1200                  /* bytes of an attribute's key */
+#define HEADER_MAX ((uint64_t)100000000) /* as MAX_HEADER_SIZE of tensor.rs */
+#define DEPTH_MAX  3                     /* header, tensor, shape */
 
 /* The bytes of a tensor in the data, to check that the tensors tile it. */
 struct extent {
@@ -334,23 +333,6 @@ static qm_status check_digest(struct qm_file *f, const json_t *header, size_t da
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-/* Adds what has no entry to the attribute "left_out" of "/", behind what the writer says of it. */
-static qm_status tell_left_out(struct qm_file *f, const struct qm_left_out *left)
-{
-    char text[1024];
-    if (left->n == 0)
-        return QM_OK;
-    qm_left_out_text(left, text, sizeof text);
-    if (f->n_entries == 0)
-        return qm_file_bad(f, "holds no tensors that are read; left out: %s", text);
-    const char *before = json_string_value(json_object_get(f->own, "left_out"));
-    json_t *texts = f->own ? f->own : json_object();
-    json_object_set_new(texts, "left_out",
-                        json_sprintf("%s%s%s", before ? before : "", before ? "; " : "", text));
-    f->own = texts;
-    return QM_OK;
-}
-
 static qm_status open_safetensors(struct qm_file *f)
 {
     json_t *root;
@@ -375,48 +357,10 @@ static qm_status open_safetensors(struct qm_file *f)
     f->own = json_incref(json_object_get(root, "__metadata__"));
     json_decref(root);
     if (st == QM_OK)
-        st = tell_left_out(f, &left);
+        st = qm_texts_left_out(f, &left);
     if (st == QM_OK)
         madvise((void *)f->map, f->size, MADV_SEQUENTIAL);
     return st;
-}
-
-static void close_safetensors(struct qm_file *f) { json_decref(f->own); }
-
-/* The text of an attribute: key NAME for "/", PATH@NAME for the rest; NULL: there is none. */
-static const json_t *attribute(const struct qm_file *f, const char *path, const char *name)
-{
-    char key[ATTRIBUTE_MAX];
-    int is_root = strcmp(path, "/") == 0;
-    int n = snprintf(key, sizeof key, "%s%s%s", is_root ? "" : path, is_root ? "" : "@", name);
-    const json_t *value = n < (int)sizeof key ? json_object_get(f->own, key) : NULL;
-    return json_is_string(value) ? value : NULL;
-}
-
-static int attr_text(struct qm_file *f, const char *path, const char *name, char *out, size_t size)
-{
-    const json_t *value = attribute(f, path, name);
-    if (!value)
-        return -1;
-    size_t length = json_string_length(value), kept = length < size ? length : size - 1;
-    if (size > 0) {
-        memcpy(out, json_string_value(value), kept);
-        out[kept] = '\0';
-    }
-    return (int)length;
-}
-
-/* A text that is one finite number and nothing else. */
-static int attr_number(struct qm_file *f, const char *path, const char *name, double *out, int max)
-{
-    const json_t *value = attribute(f, path, name);
-    char *end = NULL;
-    double x = value ? strtod(json_string_value(value), &end) : 0.0;
-    if (!value || end == json_string_value(value) || *end || !isfinite(x))
-        return -1;
-    if (max > 0)
-        out[0] = x;
-    return max > 0;
 }
 
 const struct qm_format qm_format_safetensors = {
@@ -424,7 +368,8 @@ const struct qm_format qm_format_safetensors = {
     .knows = knows,
     .open = open_safetensors,
     .read = qm_mapped_read,
-    .close = close_safetensors,
-    .attr_number = attr_number,
-    .attr_text = attr_text,
+    .close = qm_texts_close,
+    .attr_number = qm_texts_number,
+    .attr_text = qm_texts_text,
+    .has_texts = 1,
 };

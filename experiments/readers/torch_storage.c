@@ -149,6 +149,7 @@ static qm_status load_archive(struct qm_file *f, qm_pickle_knows *knows)
     zip_error_fini(&error);
     QM_TRY(st);
     QM_TRY(qm_zip_check(f, t->zip));
+    QM_TRY(qm_zip_entries_check(f));
     QM_TRY(find_folder(f));
     QM_TRY(read_byte_order(f));
     QM_TRY(find_records(f));

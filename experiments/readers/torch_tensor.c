@@ -482,10 +482,12 @@ static qm_status take_tensor(struct qm_file *f, const struct qm_pickle *v, int *
     static const char *const around[] = {
         "torch._utils._rebuild_parameter", "torch._utils._rebuild_parameter_with_state",
         "torch._utils._rebuild_device_tensor_from_cpu_tensor", "torch.nn.parameter.Parameter"};
+    const struct qm_pickle *state = NULL;
     for (int depth = 0; depth < 4; depth++)
         for (size_t i = 0; i < sizeof around / sizeof *around; i++)
             if (qm_pickle_calls(v, around[i])) {
                 take(f, v);
+                state = state ? state : qm_pickle_state(v);
                 v = qm_pickle_argument(v, 0);
             }
     take(f, v);
@@ -510,6 +512,8 @@ static qm_status take_tensor(struct qm_file *f, const struct qm_pickle *v, int *
         QM_TRY(qm_torch_numpy(f, v, is, &a->view, why));
     if (!is_view && *is < 0)
         return QM_OK;
+    if (state || (is_view && qm_pickle_state(v)))
+        *why = "set to another storage or shape after it was made";
     if (!*why)
         *why = entry_shape(&a->view, shape);
     *is = !*why;
