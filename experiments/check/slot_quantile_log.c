@@ -9,7 +9,7 @@
  *   alpha  (x_q / scale)^e from the stored scale: an interval.  Order statistics are monotone in
  *          every element, so those of the lower and of the upper ends of x enclose them; the
  *          interpolation rounds twice, the quotient once, and x^e has an error of two ulp at most,
- *          4 u relative
+ *          4 u relative; a kernel may take 1 / top itself for e
  *   code   by k = log2(x / scale) / log2(alpha) from the stored pair: an interval of k, from
  *          logarithms within 4 u relative and one quotient each.  even: rint(k); dither: whatever
  *          lies less than one code from k; bernoulli: either end of the cell of k
@@ -70,24 +70,29 @@ static struct block block_of(const struct qm_slot_view *v, int64_t from, int64_t
     return b;
 }
 
-static double exponent_of(const struct qm_slot_view *v)
+/* The exponent 1 / top: rounded, and as it is. */
+static struct qm_interval exponent_of(const struct qm_slot_view *v)
 {
-    return qm_round_float32(1.0 / (double)(v->d->n - 1));
+    double exact = 1.0 / (double)(v->d->n - 1), rounded = qm_round_float32(exact);
+    return (struct qm_interval){fmin(exact, rounded), fmax(exact, rounded)};
 }
 
 /* The interval of alpha from the stored scale. */
 static struct qm_interval alpha_of(const struct qm_slot_view *v, const struct block *b,
                                    double scale)
 {
-    double by = qm_slot_quotient_error(v), e = exponent_of(v);
+    struct qm_interval e = exponent_of(v);
+    double by = qm_slot_quotient_error(v);
     double low = b->quantile.low / scale * (1.0 - by) - by / QM_U * QM_ETA;
     double high = b->quantile.high / scale * (1.0 + by) + by / QM_U * QM_ETA;
     if (b->quantile.high == 0.0)
         return (struct qm_interval){0.0, 0.0};
     if (b->quantile.low == scale && b->quantile.high == scale)
         return (struct qm_interval){1.0, 1.0};
-    return (struct qm_interval){low > 0.0 ? pow(low, e) * (1.0 - POW) : 0.0,
-                                fmin(pow(high, e) * (1.0 + POW), 1.0 + POW)};
+    double least = fmin(pow(low, e.low), pow(low, e.high)),
+           most = fmax(pow(high, e.low), pow(high, e.high));
+    return (struct qm_interval){low > 0.0 ? least * (1.0 - POW) : 0.0,
+                                fmin(most * (1.0 + POW), 1.0 + POW)};
 }
 
 static void judge_numbers(const struct qm_slot_view *v, const struct block *b, int64_t at,

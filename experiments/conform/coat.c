@@ -26,6 +26,7 @@ struct state {
     const char *of; /* "m" or "v" */
     struct qm_codec codec;
     int64_t n, blocks, per;
+    int is_gpu; /* of attribute device: its NaN has no sign */
     const int64_t *codes;
     const float *number[QM_EXPAND_NUMBERS];
 };
@@ -42,10 +43,12 @@ static float *part(struct qm_conform *c, const char *folder, const struct state 
 static int state_read(struct qm_conform *c, const char *of, const char *folder,
                       const struct qm_codec *codec, int64_t n, int64_t steps, struct state *s)
 {
-    static const char *const names[] = {"scale", "expand", "sqrt_minmax"};
+    static const char *const names[] = {"scale", "expand", "sqrt_minmax"}, *const devices[] = {
+                                                                               "cpu", "cuda"};
     char name[48];
     *s = (struct state){.of = of, .codec = *codec, .n = n, .per = qm_block_numbers(codec)};
     s->blocks = (n + codec->q.block - 1) / codec->q.block;
+    s->is_gpu = qm_golden_case_choice(c, "device", devices, 2, 0) == 1;
     snprintf(name, sizeof name, "%s%s_codes", folder, of);
     s->codes = qm_golden_case_ints(c, name, steps * n);
     for (int k = 0; k < s->per; k++)
@@ -97,6 +100,20 @@ static int may_be(const struct state *s, const float *stat, float k, double erro
     return (double)k * steps >= floor(ends[0]) && (double)k * steps <= floor(ends[1]);
 }
 
+/* Whether a scale is an infinite power's of a quotient below 1, of 1 or above 1, over 448. */
+static int is_of_infinite(float scale)
+{
+    return scale == 0.0f || same(scale, 1.0f / 448.0f) || scale == INFINITY;
+}
+
+/* Whether a number x may stand in a block with such a scale: the maximum is below, at or above the
+ * centre, and no number of the block is larger. */
+static int is_below(const struct state *s, float x, const float *number)
+{
+    float y = qm_expand_plus(fabsf(x), s->codec.q.scale.plus) / number[2];
+    return number[0] == INFINITY || (number[0] == 0.0f ? y < 1.0f : y <= 1.0f) || qm_isnan(x);
+}
+
 /* Judges the numbers of a block against the recorded ones; 0: they are not the same bits. */
 static int judge_block(struct qm_conform *c, const struct state *s, int64_t b, const float *stat,
                        const float *want, const double by[2])
@@ -116,27 +133,36 @@ static int judge_block(struct qm_conform *c, const struct state *s, int64_t b, c
     float of = qm_expand_plus(stat[0], q->scale.plus) / want[2], scale = qm_power(of, k) / 448.0f;
     double within = fabs((double)k) * (by[0] + ROUNDINGS) + STATE;
     /* The infinite power of a quotient that an error of the state may put on either side of 1. */
-    if (isinf(k) && by[0] > 0.0 &&
-        (want[0] == 0.0f || same(want[0], 1.0f / 448.0f) || want[0] == INFINITY))
+    if (isinf(k) && by[0] > 0.0 && is_of_infinite(want[0])) {
+        if (c->now.outcome == QM_CONFORM_equal)
+            snprintf(c->now.text, sizeof c->now.text,
+                     "%s: scale of block %lld: an infinite power of a quotient near 1", s->of,
+                     (long long)b);
+        c->now.outcome = QM_CONFORM_near;
         return 0;
+    }
     qm_match_close(c, "scale", &scale, &want[0], 1, isinf(k) ? 0.0 : within, 0.0);
     return 0;
 }
 
-/* Takes the recorded code of element i where the ends of its error have it. */
+/* Whether the recorded code is that of a number within the error of x, of an infinite exponent one
+ * that may stand beside the recorded scale: either end, x itself or the centre. */
 static int code_may_be(const struct state *s, float x, double error, const float *number,
                        uint8_t want)
 {
     const struct qm_codec *codec = &s->codec;
+    int is_infinite = s->per > 1 && isinf(number[1]) && is_of_infinite(number[0]);
     double by = s->per > 1 ? STATE / fmin(fabs((double)number[1]), 1.0) : 0.0;
     double off = error + by * fabs((double)x);
     if (!(off < HUGE_VAL)) /* of an exponent 0 all numbers have the greatest code */
         return 0;
-    for (int side = -1; side <= 1; side += 2) {
-        float at = (float)((double)x + (double)side * off);
-        if (qm_block_code(&codec->q, &codec->cb, at, number, 0) == want)
+    float centre = is_infinite ? copysignf(number[2], x) : x;
+    float at[4] = {(float)((double)x - off), (float)((double)x + off), x,
+                   fabs((double)centre - (double)x) <= off ? centre : x};
+    for (int i = 0; i < 4; i++)
+        if ((!is_infinite || is_below(s, at[i], number)) &&
+            qm_block_code(&codec->q, &codec->cb, at[i], number, 0) == want)
             return 1;
-    }
     return 0;
 }
 
@@ -164,8 +190,14 @@ static void state_judge(struct qm_conform *c, const struct state *s, int64_t t, 
         double by[2] = {error_of(s, b, at[0], x, error), error_of(s, b, at[1], x, error)};
         if (judge_block(c, s, b, at, of, by))
             continue;
-        for (int64_t i = b * block; i < (b + 1) * block && i < s->n; i++)
+        for (int64_t i = b * block; i < (b + 1) * block && i < s->n; i++) {
             codes[i] = (uint8_t)qm_block_code(&codec->q, &codec->cb, x[i], of, 0);
+            if (isinf(of[1]) && is_of_infinite(of[0]) && !is_below(s, x[i], of) &&
+                !code_may_be(s, x[i], error ? error[i] : 0.0, of, (uint8_t)s->codes[t * s->n + i]))
+                qm_golden_case_differs(
+                    c, "%s code[%lld]: 0x%02llx cannot be beside the scale %g of its block", s->of,
+                    (long long)i, (unsigned long long)s->codes[t * s->n + i], (double)of[0]);
+        }
     }
     c->now.compared += count;
     const int64_t *recorded = s->codes + t * s->n;
@@ -184,8 +216,8 @@ static void state_judge(struct qm_conform *c, const struct state *s, int64_t t, 
     qm_match_codes(c, s->of, codes, recorded, s->n);
 }
 
-/* The recorded state after step t as floats.  The product 0 Inf was the NaN of an x86 CPU, which
- * has its sign bit set, so that signed states became negative. */
+/* The recorded state after step t as floats.  The product 0 Inf is the NaN of the recording machine:
+ * an x86 CPU's has its sign bit set, so that signed states became negative, a GPU's has not. */
 static int state_floats(struct qm_conform *c, const struct state *s, int64_t t, float *out)
 {
     struct qm_shape flat = qm_shape_flat(s->n);
@@ -196,7 +228,7 @@ static int state_floats(struct qm_conform *c, const struct state *s, int64_t t, 
     if (!codes || !numbers)
         return 0;
     qm_decode(&s->codec, &flat, codes, numbers, out);
-    for (int64_t i = 0; i < s->n && s->of[0] == 'm'; i++) {
+    for (int64_t i = 0; i < s->n && s->of[0] == 'm' && !s->is_gpu; i++) {
         float unit = qm_e4m3_to_float(codes[i]), scale = numbers[i / s->codec.q.block * s->per];
         if (!qm_isnan(unit) && qm_isnan(unit * scale))
             out[i] = -out[i];

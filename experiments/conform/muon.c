@@ -303,7 +303,7 @@ static int read_record(struct qm_conform *c, struct record *r)
         {"ns_output", QM_NEED_data, 0, 0, 0},
     };
     if (!qm_golden_case_needs(c, needs, sizeof needs / sizeof *needs) ||
-        !qm_golden_case_shape(c, "p0", &r->shape) || !read_hyper(c, r))
+        !qm_run_param_shape(c, 1, &r->shape) || !read_hyper(c, r))
         return 0;
     r->steps = qm_golden_case_whole(c, "steps", 0);
     r->n = qm_shape_numel(&r->shape);

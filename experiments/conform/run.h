@@ -109,6 +109,10 @@ void qm_run_replay(struct qm_conform *c, const struct qm_run *run);
  * flat shape.  One that is no shape of numel elements makes the case unreadable. */
 struct qm_shape qm_run_shape(struct qm_conform *c, const char *attribute, int64_t numel);
 
+/* The shape of dataset p0, or where that has one dimension the attribute "shape", as above; 0, and
+ * the case unreadable, where p0 is missing or a matrix is expected (is_matrix) and this is none. */
+int qm_run_param_shape(struct qm_conform *c, int is_matrix, struct qm_shape *out);
+
 /* The attribute betas; 0, and the case unreadable, where it is not two numbers from 0 to 1. */
 int qm_run_betas(struct qm_conform *c, double betas[2]);
 

@@ -98,3 +98,17 @@ void *qm_run_rows_part(struct qm_conform *c, const void *all, size_t size, int64
                (const char *)all + (size_t)(t * n + part * each) * size, (size_t)each * size);
     return out;
 }
+
+int qm_run_param_shape(struct qm_conform *c, int is_matrix, struct qm_shape *out)
+{
+    if (!qm_golden_case_shape(c, "p0", out))
+        return 0;
+    if (out->rank == 1)
+        *out = qm_run_shape(c, "shape", qm_shape_numel(out));
+    if (is_matrix && out->rank < 2)
+        qm_golden_case_unreadable(c,
+                                  "%.100s/p0 has %d dimensions, and attribute shape names no more; "
+                                  "expected a matrix",
+                                  c->group, out->rank);
+    return qm_golden_case_open(c);
+}

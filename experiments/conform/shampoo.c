@@ -424,7 +424,7 @@ static int read_hyper(struct qm_conform *c, struct qm_shampoo_record *r)
 static int read_record(struct qm_conform *c, struct qm_shampoo_record *r)
 {
     int bits;
-    if (!read_hyper(c, r) || !qm_golden_case_shape(c, "p0", &r->shape))
+    if (!read_hyper(c, r) || !qm_run_param_shape(c, 0, &r->shape))
         return 0;
     bits = qm_golden_case_int(c, "prec_bits", 32);
     char how[sizeof c->now.how];

@@ -465,7 +465,7 @@ static void replay_run(struct qm_conform *c)
     struct qm_shape shape;
     struct state s[2] = {{0}};
     if (!qm_golden_case_needs(c, needs, sizeof needs / sizeof *needs) || !recipe_of(c, &r) ||
-        !qm_golden_case_shape(c, "p0", &shape))
+        !qm_run_param_shape(c, 0, &shape))
         return;
     int64_t n = qm_shape_numel(&shape), steps = qm_golden_case_whole(c, "steps", 0);
     const enum qm_param_format format = r.param.format;

@@ -46,7 +46,7 @@ static const char *class_text(H5T_class_t class)
     }
 }
 
-/* Whether a type is the truth value that h5py writes: an enumeration of one byte, FALSE 0, TRUE 1. */
+/* Whether a type is h5py's truth value: an enumeration of one byte, FALSE 0 and TRUE 1. */
 static int is_truth(hid_t type)
 {
     static const char *const names[] = {"FALSE", "TRUE"};

@@ -455,3 +455,33 @@ g["state_exp_avg"][...] = m' \
         done
     done
 }
+
+# The infinite power of a quotient near 1 may be 0, 1 or infinite, but the codes of a block say
+# which: no number is above the maximum of its block.
+@test "conform: the scale of a COAT group of one magnitude is that of its codes" {
+    local one=optim/expand_scalar_constant2 other=optim/expand_partial state
+    broken coat $one $other ''
+    run "$QUALM" conform "$X"
+    [[ $output == *" 0 DIFFERS, 0 skipped, 0 UNREADABLE"* ]]
+    for state in m v; do
+        broken coat $one $other "s, k = g['state/${state}_scale'], g['state/${state}_codes'][()] & 127
+at = np.flatnonzero((k[:, 0] == 126) & np.isinf(g['state/${state}_expand'][:, 0]))[-1]
+x = s[()]; assert x[at, 0] == np.float32(1 / 448); x[at] = 0; s[...] = x"
+        run "$QUALM" conform "$X"
+        [[ $output == *"DIFFERS    $one "*"cannot be beside the scale 0"* ]]
+        [[ $output == *" 1 DIFFERS, 0 skipped, 0 UNREADABLE"* ]]
+    done
+}
+
+@test "conform: a flat p0 of Muon takes the attribute shape, and without it is no matrix" {
+    local names flat='p = g["p0"][()]; del g["p0"]; g["p0"] = p.ravel()'
+    names=$("$PYTHON" -c "import h5py
+print(*['optim/' + n for n in h5py.File('$ROOT/tests/golden/muon8bit.h5')['optim']][:2])")
+    broken muon8bit ${names% *} ${names#* } "$flat; g.attrs['shape'] = p.shape"
+    run "$QUALM" conform "$X"
+    [[ $output == *" 0 DIFFERS, 0 skipped, 0 UNREADABLE"* ]]
+    broken muon8bit ${names% *} ${names#* } "$flat"'
+if "shape" in g.attrs: del g.attrs["shape"]'
+    run "$QUALM" conform "$X"
+    [[ $output == *"UNREADABLE ${names% *} "*"p0 has 1 dimensions"*"expected a matrix"* ]]
+}
