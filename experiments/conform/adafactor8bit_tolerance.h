@@ -49,9 +49,9 @@
  *        and those of the gradient's channels.
  * COUNTS of squares below 2^-126: adafactor8bit_confidence.c.
  * SMALL  the products of a subnormal gradient and its factors are counts of 2^-149, each half of
- *        one off on either side: qm_match_subnormal of the largest update, with n = 1 where nothing is
- *        factored.  A momentum is off by that of what it takes in, and by nothing of what it keeps;
- *        the step along it by as much times the largest ratio of step and momentum.
+ *        one off on either side: qm_match_subnormal of the largest update, with n = 1 where nothing
+ *        is factored.  A momentum is off by that of what it takes in, and by nothing of what it
+ *        keeps; the step along it by as much times the largest ratio of step and momentum.
  * Numbers below 2^-126 are rounded to counts of 2^-149: their errors are those of 2^-126.
  */
 #ifndef QM_CONFORM_ADAFACTOR8BIT_TOLERANCE_H

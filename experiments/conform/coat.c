@@ -216,8 +216,9 @@ static void state_judge(struct qm_conform *c, const struct state *s, int64_t t, 
     qm_match_codes(c, s->of, codes, recorded, s->n);
 }
 
-/* The recorded state after step t as floats.  The product 0 Inf is the NaN of the recording machine:
- * an x86 CPU's has its sign bit set, so that signed states became negative, a GPU's has not. */
+/* The recorded state after step t as floats.  The product 0 Inf is the NaN of the recording
+ * machine: an x86 CPU's has its sign bit set, so that signed states became negative, a GPU's has
+ * not. */
 static int state_floats(struct qm_conform *c, const struct state *s, int64_t t, float *out)
 {
     struct qm_shape flat = qm_shape_flat(s->n);

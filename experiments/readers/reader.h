@@ -5,8 +5,8 @@
  *
  *   .npy          versions 1 to 3, C or Fortran order, either byte order; f2 f4 f8, i1 .. i8,
  *                 u1 .. u8, b1, c8 and c16 (a last axis of 2: real and imaginary part; neither in
- *                 Fortran order of two dimensions and more), and V2 as bf16.  One entry, named after
- *                 the file without its directory and ".npy".
+ *                 Fortran order of two dimensions and more), and V2 as bf16.  One entry, named
+ *                 after the file without its directory and ".npy".
  *   .npz          a zip archive of .npy files, stored or deflated; entry names lose their ".npy".
  *                 The archive is unpacked into memory when it is opened.  Arrays of any other type
  *                 (texts, objects, tables) are named in left_out; all of them refuse the file.
