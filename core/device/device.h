@@ -41,7 +41,8 @@ extern const struct qm_device qm_device_cuda, qm_device_emu;
 /* Member `load` of the emulator, from the text of step_recipe.h (qm_step_text). */
 qm_status qm_emu_load_text(const char *recipe, enum qm_mode mode, void **module);
 
-/* The address of a variable of a module of the emulator; NULL: it has none of that name. */
+/* For tests: the address of a variable of a module of the emulator; NULL: it has none of that
+ * name. */
 void *qm_emu_variable(const void *module, const char *name);
 
 #endif

@@ -826,11 +826,11 @@ QM_DEV void load_gradient(const struct desc *t, int64_t at, int count, float *g)
 QM_DEV void update(const struct desc *t, const struct tables *s, const struct qm_step_scalars *step,
                    int64_t at, int count, float *p, float (*x)[EACH])
 {
-    float g[EACH], c[16];
-    int flag[4];
-    for (int k = 0; k < 16; k++)
+    float g[EACH], c[QM_STEP_SCALARS];
+    int flag[QM_STEP_FLAGS];
+    for (int k = 0; k < QM_STEP_SCALARS; k++)
         c[k] = step->c[k];
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < QM_STEP_FLAGS; k++)
         flag[k] = t->id >> 32 ? step->flag[1][k] : step->flag[0][k];
     load_gradient(t, at, count, g);
     load_param(t, at, count, p);

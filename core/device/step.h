@@ -9,6 +9,7 @@
 #define QM_DEVICE_STEP_H
 
 #include "core/base/dual.h"
+#include "core/rule/scalars.h"
 
 /* A block has THREADS threads of EACH elements; a tile is at most their product.  CHUNK: the most
  * elements of a chunk by default.  BY_VALUE: bytes of descriptors and chunks that fit into a
@@ -40,8 +41,8 @@ struct qm_chunk {
 
 /* Scalars of one step, from struct qm_rule_step; flag[1]: the flags for tensors of one element. */
 struct qm_step_scalars {
-    float c[16];
-    int flag[2][4];
+    float c[QM_STEP_SCALARS];
+    int flag[2][QM_STEP_FLAGS];
     uint64_t seed;
     uint32_t step;
 };

@@ -18,8 +18,23 @@
 #include "core/rule/lion8.h"
 #include "core/rule/lpmm.h"
 #include "core/rule/param.h"
+#include "core/rule/scalars.h"
 #include "core/rule/sgdm.h"
 #include "core/rule/torch.h"
+
+QM_ASSERT_SCALARS(QM_ADAMW_SCALARS);
+QM_ASSERT_SCALARS(QM_ADAMW_AO_SCALARS);
+QM_ASSERT_SCALARS(QM_BNB_SCALARS);
+QM_ASSERT_SCALARS(QM_LION_SCALARS);
+QM_ASSERT_SCALARS(QM_LION8_SCALARS);
+QM_ASSERT_SCALARS(QM_FLASH_SCALARS);
+QM_ASSERT_SCALARS(QM_LPMM_SCALARS);
+QM_ASSERT_SCALARS(QM_LPMM_FUSED_SCALARS);
+QM_ASSERT_SCALARS(QM_SGDM_SCALARS);
+QM_ASSERT_SCALARS(QM_EMA_SCALARS);
+QM_ASSERT_SCALARS(QM_TORCH_SCALARS);
+QM_ASSERT_SCALARS(QM_NADAM_SCALARS);
+QM_ASSERT_SCALARS(QM_RADAM_SCALARS);
 
 /* clang-format off */
 /* Element, number of slots, what its loops are specialised on: QM_ON(flag) for each flag that the
@@ -101,7 +116,7 @@
 #define QM_UNUSED (void)flag, (void)format, (void)reciprocal
 
 /* An element in two parts: `states` updates x from the gradient `turned`, whose sign
- * QM_FLAG_MAXIMIZE turns; `apply` updates *p from x. */
+ * QM_FLAG_MAXIMIZE turns, and in rules of PyTorch decays *p first; `apply` updates *p from x. */
 #define QM_ADAM_ELEMENT(name, states, apply)                                                       \
     QM_INLINED void qm_element_##name##_states(const float *c, const int *flag, float *p, float g, \
                                                float *x)                                           \

@@ -50,9 +50,9 @@ struct arrays {
 INLINE uint32_t run(const struct element *e, const int *flag, enum qm_param_format format,
                     int multiplies, const struct arrays *a)
 {
-    float c[16], *restrict p = a->p, *restrict x0 = a->slot[0],
-                           *restrict x1 = e->n_slots > 1 ? a->slot[1] : NULL,
-                           *restrict x2 = e->n_slots > 2 ? a->slot[2] : NULL;
+    float c[QM_STEP_SCALARS], *restrict p = a->p, *restrict x0 = a->slot[0],
+                                        *restrict x1 = e->n_slots > 1 ? a->slot[1] : NULL,
+                                        *restrict x2 = e->n_slots > 2 ? a->slot[2] : NULL;
     const float *restrict g = a->g;
     const struct qm_inverse reciprocal[2] = {a->s->reciprocal[0], a->s->reciprocal[1]};
     uint32_t tiny = 0;
@@ -176,7 +176,7 @@ QM_ELEMENT_ADAM_LIST(ADAM_LOOP)
 INLINE void second(states_fn *states, const int *flag, const struct qm_rule_step *s, int64_t n,
                    const float *restrict p, const float *restrict g, float *restrict v)
 {
-    float c[16];
+    float c[QM_STEP_SCALARS];
     memcpy(c, s->c, sizeof c);
     APART_LOOP
     for (int64_t i = 0; i < n; i++) {

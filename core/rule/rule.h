@@ -10,6 +10,7 @@
 #include "core/base/order.h"
 #include "core/base/tensor.h"
 #include "core/rule/param.h"
+#include "core/rule/scalars.h"
 
 #define QM_MAX_SLOTS 12
 
@@ -94,8 +95,8 @@ int qm_hyper_has(const char *name);
 /* Scalars of one step, prepared once per step.  The rule's element header names the indices of c[]
  * and flag[]. */
 struct qm_rule_step {
-    float c[16];
-    int flag[4];
+    float c[QM_STEP_SCALARS];
+    int flag[QM_STEP_FLAGS];
     int64_t t;
     enum qm_param_format param; /* how the parameter is stored; set by the engine after prepare */
     const struct qm_hyper *hyper;

@@ -449,7 +449,7 @@ static void over_root(const struct qm_root *r, int64_t n, const float *x, float 
 static void lpmm_apply(const struct qm_rule_step *s, int64_t n, float row,
                        const float *restrict col, const float *restrict m, float *restrict p)
 {
-    float c[16];
+    float c[QM_STEP_SCALARS];
     const struct qm_inverse o = s->reciprocal[0];
     memcpy(c, s->c, sizeof c);
     if (qm_rule_multiplies(s))
@@ -463,7 +463,7 @@ static void lpmm_apply(const struct qm_rule_step *s, int64_t n, float row,
 static void lpmm_lerp(const struct qm_rule_step *s, int64_t n, const float *restrict g,
                       float *restrict m)
 {
-    float c[16];
+    float c[QM_STEP_SCALARS];
     int turns = s->flag[QM_FLAG_MAXIMIZE];
     memcpy(c, s->c, sizeof c);
     for (int64_t i = 0; i < n; i++)

@@ -34,8 +34,8 @@ const char *qm_user_cuda_as(const struct qm_user_cuda *u);
 
 /* One step: copies the buffers to the device, launches every kernel, copies back what is not const.
  * *refused: 1 where the kernel does not take this input.  QM_CHECK_FAILED: the kernel wrote just
- * before or past a buffer, or waiting for it gave an error that a kernel causes; QM_INTERNAL,
- * QM_NO_MEMORY: the driver failed. */
+ * before or past a buffer, its launch line cannot be, or waiting for it gave an error that a kernel
+ * causes; QM_INTERNAL, QM_NO_MEMORY: the driver failed. */
 qm_status qm_user_cuda_step(struct qm_user_cuda *u, const struct qm_kernel_args *a, int *refused);
 
 /* Loads an object with a nearest-code routine (core/abi/kernel_cuda.h).  QM_BAD_ARG: it has no

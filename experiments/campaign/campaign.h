@@ -20,6 +20,8 @@
 #include "experiments/run/run_cells.h"
 #include "experiments/run/suite_load.h"
 
+enum { QM_CAMPAIGN_SECONDS = 3600 }; /* of a cell, where nothing else is asked for */
+
 struct qm_campaign_options {
     const char *dir;
     int workers;       /* processes, at least 1 */

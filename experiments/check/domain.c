@@ -132,14 +132,14 @@ static void make_square(struct qm_domain_source *s, struct qm_shape *shape)
                             : ((int64_t)8 << qm_domain_below(s, 3)) - 1 + qm_domain_below(s, 3);
     if (qm_domain_one_in(s, 3))
         side[qm_domain_below(s, 2)] += 1 + qm_domain_below(s, 40);
-    for (int a = 0; a < shape->rank - 2 && qm_shape_numel(shape) > 20000; a++)
+    for (int a = 0; a < shape->rank - 2 && qm_shape_numel(shape) > QM_DOMAIN_DRAWN; a++)
         shape->dim[a] = 1;
 }
 
 struct qm_shape qm_domain_cut(struct qm_domain_source *s, int64_t n, int rank)
 {
     struct qm_shape out = {rank, {0}};
-    int is_small = n <= 20000, keeps_n = !is_small || !qm_domain_one_in(s, 3),
+    int is_small = n <= QM_DOMAIN_DRAWN, keeps_n = !is_small || !qm_domain_one_in(s, 3),
         taker = rank ? (int)qm_domain_below(s, rank) : 0;
     for (int a = 0; a < rank; a++)
         out.dim[a] = 1;

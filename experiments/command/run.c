@@ -560,7 +560,7 @@ int qm_cmd_run(int argc, char **argv)
     const struct argp argp = {options, option, "SUITE...", doc, children, NULL, NULL};
     struct options o = {.threads = omp_get_max_threads(),
                         .workers = -1,
-                        .campaign = {.seconds = 3600.0},
+                        .campaign = {.seconds = QM_CAMPAIGN_SECONDS},
                         .finish = {.stop = &stopped},
                         .argc = argc,
                         .argv = argv};

@@ -343,7 +343,7 @@ int qm_cmd_submit(int argc, char **argv)
 {
     static const struct argp_child children[] = {{&qm_cli_argp, 0, "Common options:", -1}, {0}};
     static const struct argp argp = {options, option, "SUITE", doc, children, NULL, NULL};
-    struct options o = {.cpus = 1, .time = "1:00:00", .seconds = 3600.0};
+    struct options o = {.cpus = 1, .time = "1:00:00", .seconds = QM_CAMPAIGN_SECONDS};
     json_t *said = json_object();
     int code = qm_cli_parse(&argp, argc, argv, &o);
     if (code == 0) {

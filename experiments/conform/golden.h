@@ -35,9 +35,9 @@ enum qm_golden_attribute qm_golden_attribute(struct qm_golden *g, const char *pa
 int qm_golden_attribute_name(struct qm_golden *g, const char *path, int i, char *out, size_t size);
 
 /* Attributes of the object at path.  numbers: up to max values as doubles; returns how many there
- * are, 0 when it is absent, not numeric or of several dimensions.  unsigned_number: one 64-bit
- * integer without rounding.  text: truncated to size - 1; returns 0 and an empty text when it is
- * absent, no string, or has more behind a NUL. */
+ * are, 0 when it is absent, not numeric, of several dimensions or of more than 4096 numbers.
+ * unsigned_number: one 64-bit integer without rounding.  text: truncated to size - 1; returns 0 and
+ * an empty text when it is absent, no string, or has more behind a NUL. */
 int qm_golden_numbers(struct qm_golden *g, const char *path, const char *name, double *out,
                       int max);
 int qm_golden_unsigned(struct qm_golden *g, const char *path, const char *name, uint64_t *out);

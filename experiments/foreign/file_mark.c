@@ -30,16 +30,6 @@ int qm_file_mark_take(int fd, struct qm_file_mark *out)
     return 1;
 }
 
-void qm_file_mark_open(const char *path, struct qm_file_mark *out)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block */
-    if (fd >= 0 && qm_file_mark_take(fd, out))
-        return;
-    if (fd >= 0)
-        close(fd);
-    *out = QM_FILE_MARK_NONE;
-}
-
 /* A name that a file gains or loses, as one that is replaced by rename, changes its inode only. */
 int qm_file_mark_equal(const struct qm_file_mark *a, const struct qm_file_mark *b)
 {

@@ -28,10 +28,6 @@ struct qm_file_mark {
 /* Marks an open file; the mark holds fd, and does not own it.  0: fstat failed, with errno. */
 int qm_file_mark_take(int fd, struct qm_file_mark *out);
 
-/* Opens a file and marks it; the caller closes the mark's fd.  A file that cannot be opened gets
- * QM_FILE_MARK_NONE: whoever reads it will say why. */
-void qm_file_mark_open(const char *path, struct qm_file_mark *out);
-
 /* QM_BAD_FILE with "PATH: became shorter than ..." or "PATH: changed while it was read". */
 qm_status qm_file_mark_check(const struct qm_file_mark *m, const char *path);
 

@@ -87,19 +87,6 @@ static uint64_t hdf5_end(const unsigned char *head, uint64_t n)
     return end < n ? end : n;
 }
 
-enum qm_file_sum qm_file_sum_of(const void *bytes, size_t n)
-{
-    char line[QM_FILE_SUM_LINE];
-    enum qm_file_sum none = hdf5_end(bytes, n) < n ? QM_FILE_SUM_other : QM_FILE_SUM_none;
-    if (n < sizeof line)
-        return none;
-    const char *last = (const char *)bytes + n - sizeof line;
-    if (!has_line(last))
-        return none;
-    qm_file_sum_line(bytes, n - sizeof line, line);
-    return memcmp(last, line, sizeof line) == 0 ? QM_FILE_SUM_right : QM_FILE_SUM_wrong;
-}
-
 /* Reads n bytes at `at`; 0 on failure. */
 static int read_at(int fd, void *out, size_t n, off_t at)
 {

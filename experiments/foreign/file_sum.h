@@ -25,12 +25,9 @@ void qm_file_sum_line(const void *bytes, size_t n, char line[QM_FILE_SUM_LINE]);
 /* other: HDF5, and what follows its end is no whole line. */
 enum qm_file_sum { QM_FILE_SUM_none, QM_FILE_SUM_right, QM_FILE_SUM_wrong, QM_FILE_SUM_other };
 
-/* Compares the line at the end of n bytes, if there is one, with them. */
-enum qm_file_sum qm_file_sum_of(const void *bytes, size_t n);
-
-/* As qm_file_sum_of for a regular file, once for each state of it (device, inode, size, times) in a
- * row; QM_BAD_FILE: it cannot be opened, is no regular file, is empty, or its sum is wrong or
- * other. */
+/* Compares the line at the end of a regular file, if there is one, with its bytes, once for each
+ * state of it (device, inode, size, times) in a row; QM_BAD_FILE: it cannot be opened, is no
+ * regular file, is empty, or its sum is wrong or other. */
 qm_status qm_file_sum_check(const char *path, enum qm_file_sum *out);
 
 /* As qm_file_sum_check; *mark is the file as it was before its sum was taken, whose fd the caller

@@ -296,7 +296,7 @@ static qm_status chunked(const char *name, hid_t set, hid_t plist, const struct 
     if (e->stored > e->file)
         return qm_fail(QM_BAD_FILE, "%.200s: chunks of %llu bytes in a file of %llu", name,
                        (unsigned long long)e->stored, (unsigned long long)e->file);
-    if (e->claimed > SPARSE_MOST_CHUNKED && e->claimed / QM_H5_DEFLATE_MOST > e->stored)
+    if (e->claimed > SPARSE_MOST_CHUNKED && e->claimed / QM_DEFLATE_MOST > e->stored)
         return qm_fail(QM_BAD_FILE, "%.200s: claims %llu bytes, and stores %llu", name,
                        (unsigned long long)e->claimed, (unsigned long long)e->stored);
     const struct chunks c = {chunk, e->stored, H5Pget_nfilters(plist) != 0};

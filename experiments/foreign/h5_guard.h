@@ -10,8 +10,6 @@
 #include "core/base/status.h"
 #include "core/base/tensor.h"
 
-#define QM_H5_DEFLATE_MOST 1032 /* bytes that a byte of deflate yields at most */
-
 #define QM_H5_DEPTH_MAX 64     /* groups on one path */
 #define QM_H5_LINK_MAX  250000 /* links followed */
 #define QM_H5_SHARE_MAX 5000   /* soft links, and visits of groups that have several names */

@@ -21,6 +21,9 @@
 #define QM_READER_SECONDS 8
 #define QM_READER_DELAY   60 /* seconds of waiting for a processor that are granted beside them */
 
+/* Bytes that a byte of deflate yields at most: 258 for two bits (RFC 1951). */
+enum { QM_DEFLATE_MOST = 1032 };
+
 struct qm_reader_process; /* opaque */
 
 /* What a reader process does. */

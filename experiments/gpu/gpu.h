@@ -35,7 +35,7 @@ const char *qm_gradients_name(enum qm_gradients kind);
  * compares parameter, residual, codes, scales and decoded states bit for bit after each; of floats
  * (not of codes) any two NaNs are equal.  Projections of large tensors are loaded.
  * difference[size]: "" or the first difference.  QM_SKIPPED: the other backend has no kernel for
- * this recipe and shape.  _of: with gradients of a class; _compare: finite ones. */
+ * this recipe and shape.  _of: with gradients of a class; without, for tests: finite ones. */
 qm_status qm_exact_compare(const struct qm_backend *other, const struct qm_recipe *r,
                            const struct qm_shape *shape, int steps, uint64_t seed, char *difference,
                            size_t size);

@@ -40,7 +40,7 @@ qm_status qm_twin_find(struct qm_twin_cache *t, const struct qm_lockstep_pair *a
 void qm_twin_record(struct qm_twin *w, int64_t i, const struct qm_lockstep_pair *a);
 void qm_twin_restore(const struct qm_twin *w, int64_t i, struct qm_lockstep_pair *a);
 
-/* How many calls of qm_twin_find found a complete twin. */
+/* For tests: how many calls of qm_twin_find found a complete twin. */
 int64_t qm_twin_hits(const struct qm_twin_cache *t);
 
 /* The order of n cells in which cells with the same twin are neighbours, sorted by the first of

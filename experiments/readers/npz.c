@@ -13,8 +13,7 @@
 #include "experiments/foreign/reader_process.h"
 #include "experiments/readers/format.h"
 
-/* MOST_PER_BYTE: a byte of deflate yields at most 1032 bytes. */
-enum { MOST_PER_BYTE = 1032, NAME_MOST = 1023, PIECE = 1 << 22 };
+enum { NAME_MOST = 1023, PIECE = 1 << 22 };
 
 static int knows(const unsigned char *map, size_t size)
 {
@@ -112,7 +111,7 @@ static qm_status entry_size(struct qm_file *f, zip_t *z, zip_uint64_t i, zip_sta
     if (zip_stat_index(z, i, 0, out) != 0 || (out->valid & wanted) != wanted)
         return qm_file_bad(f, "entry %llu is damaged: %s", (unsigned long long)i,
                            qm_zip_word(zip_get_error(z)));
-    if (out->comp_size > f->size || out->size > MOST_PER_BYTE * (out->comp_size + 1))
+    if (out->comp_size > f->size || out->size > QM_DEFLATE_MOST * (out->comp_size + 1))
         return qm_file_bad(f, "entry '%s' claims %llu bytes in %llu", out->name,
                            (unsigned long long)out->size, (unsigned long long)out->comp_size);
     return QM_OK;

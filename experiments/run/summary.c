@@ -105,14 +105,6 @@ static qm_status open_key(const struct qm_summary *s, const char *name, struct q
     return ok ? QM_OK : qm_fail(QM_NO_MEMORY, "summary");
 }
 
-static int label_index(const struct qm_axis *a, const char *label)
-{
-    for (int i = 0; i < a->n; i++)
-        if (strcmp(a->value[i].label, label) == 0)
-            return i;
-    return -1;
-}
-
 qm_status qm_summary_check(const struct qm_suite *suite, const struct qm_summary_plan *p)
 {
     struct qm_summary_key k = {0};
@@ -125,7 +117,7 @@ qm_status qm_summary_check(const struct qm_suite *suite, const struct qm_summary
     for (int i = 0; i < p->n_where; i++) {
         QM_TRY(find_key(suite, p, p->where_key[i], &k));
         if (k.axis >= 0 && strcmp(p->where_key[i], "source") != 0 &&
-            label_index(&suite->axis[k.axis], p->where_label[i]) < 0)
+            qm_axis_find(&suite->axis[k.axis], p->where_label[i]) < 0)
             return fail_in_plan(suite, p,
                                 qm_fail(QM_BAD_ARG, "where: axis '%s' has no value '%s'",
                                         p->where_key[i], p->where_label[i]));
@@ -151,7 +143,7 @@ qm_status qm_summary_check(const struct qm_suite *suite, const struct qm_summary
     if (a < 0 || strcmp(p->versus_key, "source") == 0)
         return fail_in_plan(suite, p,
                             qm_fail(QM_BAD_ARG, "versus needs an axis, not '%s'", p->versus_key));
-    if (label_index(&suite->axis[a], p->versus_label) < 0)
+    if (qm_axis_find(&suite->axis[a], p->versus_label) < 0)
         return fail_in_plan(
             suite, p,
             qm_fail(QM_BAD_ARG, "axis '%s' has no value '%s'", p->versus_key, p->versus_label));
@@ -166,7 +158,7 @@ static int64_t partner(const struct qm_summary *s, int64_t i)
 {
     const struct qm_suite *suite = s->results->suite;
     int axis = qm_suite_axis(suite, s->plan->versus_key), source = qm_suite_axis(suite, "source");
-    int base = label_index(&suite->axis[axis], s->plan->versus_label);
+    int base = qm_axis_find(&suite->axis[axis], s->plan->versus_label);
     int64_t others = 1, stride = 1;
     int64_t own = qm_plain_cell_count(s->results->cell, s->results->n_cells);
     for (int a = 0; a < suite->n_axes; a++)

@@ -101,7 +101,7 @@ static qm_status run_campaign(struct qm_halving *s, struct qm_loaded_suite *job,
                                     .workers = s->workers,
                                     .shards = 1,
                                     .fresh = s->fresh,
-                                    .seconds = 3600.0,
+                                    .seconds = QM_CAMPAIGN_SECONDS,
                                     .mebibytes = qm_campaign_memory(s->workers)};
     struct qm_campaign_count count;
     char *source[] = {(char *)(uintptr_t)dir};

@@ -115,7 +115,8 @@ enum qm_dtype qm_state_residual_dtype(const struct qm_param *p);
  * provenance of an .h5 file. */
 qm_status qm_state_write(const struct qm_state *s, const char *path, int argc, char **argv);
 
-/* Reads either form, recognised by content.  QM_BAD_FILE, in one line: the file is missing,
+/* Reads either form, recognised by content (tests alone need no more than this form of
+ * qm_state_read_as).  QM_BAD_FILE, in one line: the file is missing,
  * foreign, truncated or of another version; an array is missing, or of another type or length than
  * described; a code does not exist in its quantizer; the contents do not match the digest. */
 qm_status qm_state_read(const char *path, struct qm_state *out);

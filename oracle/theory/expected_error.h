@@ -43,7 +43,7 @@ struct qm_theory {
 qm_status qm_theory_block(const struct qm_law *law, const double *value, const double *cut, int n,
                           int64_t block, struct qm_theory *out);
 
-/* cut[n - 1] <- the mid-points of value[n]: nearest-code decisions. */
+/* For tests: cut[n - 1] <- the mid-points of value[n], nearest-code decisions. */
 void qm_theory_midpoints(const double *value, int n, double *cut);
 
 /* The steady-state NMSE of a moving average s of independent inputs that is requantized at every

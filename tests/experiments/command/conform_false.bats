@@ -464,7 +464,8 @@ g["state_exp_avg"][...] = m' \
     run "$QUALM" conform "$X"
     [[ $output == *" 0 DIFFERS, 0 skipped, 0 UNREADABLE"* ]]
     for state in m v; do
-        broken coat $one $other "s, k = g['state/${state}_scale'], g['state/${state}_codes'][()] & 127
+        broken coat $one $other "s, k = g['state/${state}_scale'], g['state/${state}_codes'][()]
+k &= 127
 at = np.flatnonzero((k[:, 0] == 126) & np.isinf(g['state/${state}_expand'][:, 0]))[-1]
 x = s[()]; assert x[at, 0] == np.float32(1 / 448); x[at] = 0; s[...] = x"
         run "$QUALM" conform "$X"
