@@ -7,7 +7,7 @@ that make ties of bfloat16; betas from 0 to 1 - 2^-24, eps from 0, decay that sh
 """
 CLASSES = ("normal", "decades", "sparse", "outlier", "tiny")
 WIDE_CLASSES = ("normal", "decades", "subnormal", "huge", "one_huge", "huge_block", "ties", "zeros",
-                "cancel", "nan", "inf", "spike", "edge")
+                "cancel", "nan", "inf", "spike", "edge", "turn")
 
 
 def pick(rng, *values):
@@ -47,6 +47,8 @@ def gradients(np, rng, kind, steps, shape):
         g[steps // 2] *= 10.0 ** rng.uniform(3.0, 20.0)
     elif kind == "edge":
         g = g * 10.0 ** rng.uniform(-44.0, 38.0, g.shape)
+    elif kind == "turn":
+        g[-1] *= 10.0 ** rng.uniform(-45.0, 30.0)
     with np.errstate(over="ignore"):
         return g.astype(np.float16 if kind in CLASSES else np.float32)
 

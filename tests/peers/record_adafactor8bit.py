@@ -15,7 +15,7 @@ import sys
 KINDS_02 = ("adafactor", "came", "apollo")
 KINDS_04 = ("adafactor", "came", "adamw", "rmsprop", "sgd", "apollo")
 CLASSES = ("normal", "small", "tiny", "huge", "outlier", "sparse", "zero_rows", "zeros",
-           "decades", "spike", "nan", "inf")
+           "decades", "spike", "nan", "inf", "turn")
 
 
 def number(release):
@@ -87,6 +87,8 @@ def gradients(np, rng, kind, steps, shape):
         g = g * 10.0 ** rng.uniform(-4.0, 2.0, g.shape)
     elif kind == "spike":
         g[steps // 2] *= 1e3
+    elif kind == "turn":
+        g[-1] *= 10.0 ** rng.uniform(-45.0, 15.0)
     elif kind in ("nan", "inf"):
         at = int(rng.integers(0, g[0].size))
         g.reshape(steps, -1)[steps // 2, at] = float(kind)
