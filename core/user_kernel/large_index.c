@@ -12,11 +12,12 @@
 #include "core/abi/kernel_abi.h"
 #include "core/base/half.h"
 
-/* SMALL divides n - TAIL, so that a kernel treats the tails of both tensors alike.  BLOCK: elements
- * looked at on each side, at least; a multiple of the blocks that share a scale.  CHUNK: bytes of
- * memory behind an array of a .c kernel. */
-enum { SMALL = 1 << 16, BLOCK = 256, TAIL = 7, ARRAYS = 4 * QM_KERNEL_SLOTS + 4 };
-enum { CHUNK = 8 << 20 };
+/* SMALL divides n - tail, so that a kernel treats the tails of both tensors alike.  BLOCK: elements
+ * looked at in each window, at least; a multiple of the blocks that share a scale.  EMULATED: the
+ * tail that core/emu/emu_far.hpp knows.  CHUNK: bytes of memory behind an array of a .c kernel.
+ * BEYOND: the byte that stands between the end of an array and the next page. */
+enum { SMALL = 1 << 16, BLOCK = 256, EMULATED = 7, ARRAYS = 4 * QM_KERNEL_SLOTS + 4 };
+enum { CHUNK = 8 << 20, BEYOND = 0xa5 };
 static const size_t before = (size_t)8 << 30; /* bytes without access before an array */
 
 /* An array of both tensors; `per` elements share `bytes` bytes. */
@@ -26,22 +27,33 @@ struct array {
     size_t map_bytes;
     int64_t per, bytes;
     int is_const, is_float;
+    size_t beyond; /* bytes from the end of the large array to a page without access */
 };
 
 struct far {
     struct qm_kernel_args small, a;
     struct array array[ARRAYS];
     int n_arrays, is_emulated;
-    int64_t n, block, residual_bytes, judged;
-    char name[32]; /* of the n elements: "2^25 + 7" */
+    int64_t n, tail, block, residual_bytes, judged;
+    int windows;
+    char name[32], small_name[32]; /* of the n elements: "2^25 + 1", and "2^16 + 1" */
 };
+
+/* The windows are the first elements, the last ones, and of a kernel that runs over all elements
+ * some of the middle, in the large tensor beyond half of its elements. */
+enum window { FIRST, LAST, MIDDLE };
 
 static int64_t first_of(const struct far *f, int64_t n, int window)
 {
-    return window ? n - TAIL - f->block : 0;
+    return window == FIRST  ? 0
+           : window == LAST ? n - f->tail - f->block
+                            : n / 2 / SMALL * SMALL + SMALL / 2;
 }
 
-static int64_t end_of(const struct far *f, int64_t n, int window) { return window ? n : f->block; }
+static int64_t end_of(const struct far *f, int64_t n, int window)
+{
+    return window == LAST ? n : first_of(f, n, window) + f->block;
+}
 
 /* Bytes of an array of n elements, and where one of the two windows lies in it. */
 static size_t offset(const struct array *x, int64_t element)
@@ -100,16 +112,19 @@ static qm_status reserve(const struct far *f, struct array *x)
     if (f->is_emulated)
         return mprotect(x->map + before, inner, PROT_READ | PROT_WRITE) == 0 ? QM_OK : no_space();
     QM_TRY(map_again(x->map + before, x->map + before + inner));
-    QM_TRY(map_window(f, x, 0));
-    return map_window(f, x, 1);
+    for (int w = 0; w < f->windows; w++)
+        QM_TRY(map_window(f, x, w));
+    x->beyond = room - bytes; /* in the last page, which is the last window's own */
+    memset(x->far + bytes, BEYOND, x->beyond);
+    return QM_OK;
 }
 
 static void copy_windows(const struct far *f, const struct array *x)
 {
-    for (int w = 0; w < 2; w++) {
-        size_t from = offset(x, first_of(f, SMALL + TAIL, w));
+    for (int w = 0; w < f->windows; w++) {
+        size_t from = offset(x, first_of(f, SMALL + f->tail, w));
         memcpy(x->far + offset(x, first_of(f, f->n, w)), x->small + from,
-               offset(x, end_of(f, SMALL + TAIL, w)) - from);
+               offset(x, end_of(f, SMALL + f->tail, w)) - from);
     }
 }
 
@@ -154,7 +169,7 @@ static qm_status slot_fits(struct far *f, const struct qm_kernel_slot *s)
     int64_t block = block_of(s);
     if (s->n == 0)
         return QM_OK;
-    if (s->ndim != 1 || s->n != SMALL + TAIL || (s->bits && block == 0))
+    if (s->ndim != 1 || s->n != SMALL + f->tail || (s->bits && block == 0))
         return qm_fail(QM_SKIPPED, "%s has scales that need the whole tensor", s->name);
     while (s->bits && f->block % block != 0 && f->block < SMALL / 4)
         f->block *= 2;
@@ -259,6 +274,20 @@ static int takes_draws(const struct far *f, const struct array *x)
     return is;
 }
 
+/* QM_CHECK_FAILED: a byte behind an array has another value than before the step. */
+static qm_status beyond_check(const struct far *f, const struct array *x)
+{
+    const unsigned char *end = x->far + offset(x, f->n);
+    for (size_t k = 0; k < x->beyond; k++)
+        if (end[k] != BEYOND)
+            return qm_fail(QM_CHECK_FAILED,
+                           "step 2 of %s elements: wrote outside the buffer of %s%s%s, byte %zu "
+                           "behind its end",
+                           f->name, *x->of ? x->of : "the parameters", *x->of ? ": " : "",
+                           *x->of ? x->what : "", k);
+    return QM_OK;
+}
+
 /* Compares one array's window with the small tensor's.  p_before: the parameters before the
  * step. */
 static qm_status compare(struct far *f, const struct array *x, int w, enum match match,
@@ -267,8 +296,8 @@ static qm_status compare(struct far *f, const struct array *x, int w, enum match
     int is_exact = match == EXACT, is_parameter = x->is_float && !*x->of;
     int drawn = takes_draws(f, x);
     char head[64];
-    size_t at = offset(x, first_of(f, f->n, w)), from = offset(x, first_of(f, SMALL + TAIL, w));
-    size_t end = offset(x, end_of(f, SMALL + TAIL, w));
+    size_t at = offset(x, first_of(f, f->n, w)), from = offset(x, first_of(f, SMALL + f->tail, w));
+    size_t end = offset(x, end_of(f, SMALL + f->tail, w));
     size_t size = x->is_float ? sizeof(float) : 1;
     int64_t changed = 0;
     snprintf(head, sizeof head, "step 2 of %s elements: ", f->name);
@@ -280,9 +309,9 @@ static qm_status compare(struct far *f, const struct array *x, int w, enum match
         if (!x->is_float && *far != *small)
             return qm_fail(QM_CHECK_FAILED,
                            "%s%s %lld%s%s is 0x%02x, and 0x%02x where the same numbers%s stand in "
-                           "a tensor of 2^16 + 7%s",
+                           "a tensor of %s%s",
                            head, x->what, number, *x->of ? " of " : "", x->of, *far, *small,
-                           drawn ? " and draws" : "",
+                           drawn ? " and draws" : "", f->small_name,
                            drawn ? ": draws that repeat, or an index that is cut off" : "");
         if (!x->is_float)
             continue;
@@ -295,9 +324,9 @@ static qm_status compare(struct far *f, const struct array *x, int w, enum match
             return qm_fail(QM_CHECK_FAILED, "%sparameter %lld stays as it is", head, number);
         return qm_fail(QM_CHECK_FAILED,
                        "%s%s %lld%s%s is %a, and %a where the same numbers stand in a tensor of "
-                       "2^16 + 7",
+                       "%s",
                        head, x->what, number, *x->of ? " of " : "", x->of, (double)got,
-                       (double)want);
+                       (double)want, f->small_name);
     }
     if (match == MEANS && is_parameter && changed == 0)
         return qm_fail(QM_CHECK_FAILED, "%sparameters %lld to %lld stay as they are", head,
@@ -324,13 +353,14 @@ static void bind(struct qm_kernel_file *k, struct kernel *out)
     memcpy(&out->finding, &finding, sizeof finding);
 }
 
-static qm_status run_small(const struct kernel *k, const struct qm_kernel_args *a)
+static qm_status run_small(const struct far *f, const struct kernel *k,
+                           const struct qm_kernel_args *a)
 {
     if (k->step(a))
-        return qm_fail(QM_SKIPPED, "the kernel refuses 2^16 + 7 elements");
+        return qm_fail(QM_SKIPPED, "the kernel refuses %s elements", f->small_name);
     if (k->finding && *k->finding())
-        return qm_fail(QM_CHECK_FAILED, "step %lld of 2^16 + 7 elements: %s", (long long)a->t,
-                       k->finding());
+        return qm_fail(QM_CHECK_FAILED, "step %lld of %s elements: %s", (long long)a->t,
+                       f->small_name, k->finding());
     return QM_OK;
 }
 
@@ -344,15 +374,17 @@ static qm_status run_far(const struct kernel *k, struct far *f, const char **dou
     if (left)
         return qm_fail(QM_SKIPPED, "%s", left);
     f->judged = refused ? QM_FAR_REFUSED : 0;
-    return refused
-               ? qm_fail(QM_SKIPPED, "the kernel refuses %s elements, and takes 2^16 + 7", f->name)
-               : QM_OK;
+    return refused ? qm_fail(QM_SKIPPED, "the kernel refuses %s elements, and takes %s", f->name,
+                             f->small_name)
+                   : QM_OK;
 }
 
 /* A number for element i of the small tensor, not 0; 0 outside of the windows. */
 static float number(const struct far *f, int64_t i, int64_t prime, float most)
 {
-    int is_there = i < f->block || i >= first_of(f, SMALL + TAIL, 1);
+    int is_there = 0;
+    for (int w = 0; w < f->windows; w++)
+        is_there |= i >= first_of(f, SMALL + f->tail, w) && i < end_of(f, SMALL + f->tail, w);
     return is_there ? most * ((float)((i * 7919 + 3571) % prime - prime / 2) + 0.5f) / (float)prime
                     : 0.0f;
 }
@@ -369,12 +401,12 @@ static void store_gradients(enum qm_dtype type, int64_t n, const float *x, void 
 
 static qm_status steps(const struct kernel *k, struct far *f, void *plan, const struct qm_recipe *r)
 {
-    enum { N = SMALL + TAIL };
+    const int64_t N = SMALL + f->tail;
     const char *doubt = NULL;
     int is_compared;
     const struct qm_shape shape = {1, {N}};
     const struct qm_kernel_args *small;
-    float *all = calloc(4 * N, sizeof *all), *values = all + 2 * N, *g = all + 3 * N;
+    float *all = calloc((size_t)(4 * N), sizeof *all), *values = all + 2 * N, *g = all + 3 * N;
     struct qm_tensor p = {all, qm_param_dtype(&r->param), shape}, tg = {all + N, r->grad, shape};
     qm_status st =
         all ? qm_plan_file_args(plan, &p, &tg, 1, 1, &small) : qm_fail(QM_NO_MEMORY, "a step");
@@ -390,7 +422,7 @@ static qm_status steps(const struct kernel *k, struct far *f, void *plan, const 
         st = qm_plan_file_args(plan, &p, &tg, 1, 1, &small);
     }
     if (st == QM_OK)
-        st = run_small(k, small);
+        st = run_small(f, k, small);
     if (st == QM_OK) {
         memcpy(p.data, small->p, (size_t)N * (size_t)bytes_of(small->p_dtype));
         for (int64_t i = 0; i < N; i++) /* other gradients, so that codes change too */
@@ -405,10 +437,12 @@ static qm_status steps(const struct kernel *k, struct far *f, void *plan, const 
     if (st == QM_OK)
         st = run_far(k, f, &doubt);
     if (st == QM_OK)
-        st = run_small(k, small);
+        st = run_small(f, k, small);
     is_compared = st == QM_OK;
+    for (int i = 0; i < f->n_arrays && st == QM_OK; i++)
+        st = beyond_check(f, &f->array[i]);
     for (int i = 0; i < f->n_arrays; i++)
-        for (int w = 0; w < 2 && st == QM_OK && !f->array[i].is_const; w++)
+        for (int w = 0; w < f->windows && st == QM_OK && !f->array[i].is_const; w++)
             st = compare(f, &f->array[i], w, match_of(r->rule), p.data);
     if (is_compared && st == QM_CHECK_FAILED && doubt)
         st = qm_fail(QM_SKIPPED, "%s", doubt);
@@ -427,14 +461,14 @@ int64_t qm_large_index_least(const struct qm_recipe *r)
         while (r->slot[i].bits && r->slot[i].norm == QM_NORM_block &&
                n < (int64_t)r->slot[i].block << 16 && n < (int64_t)1 << 28)
             n *= 2;
-    return n + TAIL;
+    return n + 1;
 }
 
 qm_status qm_large_index(struct qm_kernel_file *k, const struct qm_recipe *recipe, int64_t n,
                          int64_t *judged)
 {
     struct qm_recipe codes = *recipe, *r = &codes; /* short blocks have codes too */
-    const struct qm_shape shape = {1, {SMALL + TAIL}};
+    const struct qm_shape shape = {1, {SMALL + n % SMALL}};
     struct kernel kernel;
     void *plan = NULL;
     struct far *f = calloc(1, sizeof *f);
@@ -445,11 +479,16 @@ qm_status qm_large_index(struct qm_kernel_file *k, const struct qm_recipe *recip
     bind(k, &kernel);
     f->n = n;
     f->residual_bytes = qm_param_residual(&r->param);
-    snprintf(f->name, sizeof f->name, "2^%d + %d", ilogb((double)n), TAIL);
+    f->tail = n % SMALL;
+    snprintf(f->name, sizeof f->name, "2^%d + %d", ilogb((double)n), (int)f->tail);
+    snprintf(f->small_name, sizeof f->small_name, "2^16 + %d", (int)f->tail);
     f->is_emulated = kernel.far_step != NULL;
+    f->windows = f->is_emulated ? MIDDLE : MIDDLE + 1;
     qm_kernel_file_use(k);
     qm_status st = !kernel.step ? qm_fail(QM_SKIPPED, "not tried on a GPU")
-                                : qm_backend_file.open(r, &shape, 0, &plan);
+                   : f->is_emulated && f->tail != EMULATED
+                       ? qm_fail(QM_SKIPPED, "the emulator runs tensors of 2^k + 7 elements")
+                       : qm_backend_file.open(r, &shape, 0, &plan);
     if (st == QM_OK)
         st = steps(&kernel, f, plan, r);
     *judged = f->judged;

@@ -16,8 +16,9 @@ enum { SECONDS = 300, MEBIBYTES = 1 << 20, WHOLE_N = (1 << 20) + 7 };
 int64_t qm_far_case(const char *name)
 {
     char *end;
-    int64_t n = strtoll(name, &end, 10), power = n - 7;
-    int is = strcmp(end, "/far") == 0 && power >= 1 << 17 && (power & (power - 1)) == 0;
+    int64_t n = strtoll(name, &end, 10), power = n > 7 ? n - n % 8 : 0;
+    int is =
+        strcmp(end, "/far") == 0 && n > power && power >= 1 << 17 && (power & (power - 1)) == 0;
     return is && n <= QM_FAR_N ? n : 0;
 }
 

@@ -5,8 +5,8 @@
 #include "experiments/kernel/kernel.h"
 #include "experiments/kernel/kernel_case.h"
 
-/* Elements of a case with large indices: N of the name N/far, where N is 2^k + 7 up to QM_FAR_N; 0:
- * another case. */
+/* Elements of a case with large indices: N of the name N/far, where N is 2^k + 1 to 2^k + 7,
+ * at most QM_FAR_N; 0: another case. */
 int64_t qm_far_case(const char *name);
 
 /* Elements of the one that this check has by default. */

@@ -495,5 +495,5 @@ int qm_kernel_step(const struct qm_kernel_args *a)
     return 0;
 }
 C
-    "$QUALM" check --kernel "$BATS_TEST_TMPDIR/k.c" --case 33554439/far --no-shrink
+    "$QUALM" check --kernel "$BATS_TEST_TMPDIR/k.c" --case 33554433/far --no-shrink
 }

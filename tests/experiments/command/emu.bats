@@ -180,19 +180,41 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
     [[ $output == *"SIGSEGV"* ]]
 }
 
-@test "a .c kernel steps 2^25 + 7 elements by default: an index of a block in 16 bits fails" {
+@test "a .c kernel steps 2^25 + 1 elements by default: an index of a block in 16 bits fails" {
     long 3
     "$QUALM" check --template adamw4_ao > mine.c
     sed 's|s->scales\[from / BLOCK\]$|s->scales[(uint16_t)(from / BLOCK)]|
         s|\* s->scales\[from / BLOCK\]|* s->scales[(uint16_t)(from / BLOCK)]|' mine.c > short.c
-    run -0 "$QUALM" check --kernel mine.c --case 33554439/far -q
-    run -1 "$QUALM" check --no-shrink --kernel short.c --case 33554439/far -q
-    [[ $output == *"step 2 of 2^25 + 7 elements: parameter "* ]]
+    run -0 "$QUALM" check --kernel mine.c --case 33554433/far -q
+    run -1 "$QUALM" check --no-shrink --kernel short.c --case 33554433/far -q
+    [[ $output == *"step 2 of 2^25 + 1 elements: parameter "* ]]
     "$QUALM" check --template adafactor_hf > mean.c # a mean over the tensor depends on n
-    run -0 "$QUALM" check --kernel mean.c --case 33554439/far -q
+    run -0 "$QUALM" check --kernel mean.c --case 33554433/far -q
     sed 's/^    if (a->n == 0)$/    if (a->n == 0 || a->n > 1 << 24)/' mean.c > stays.c
-    run -1 "$QUALM" check --no-shrink --kernel stays.c --case 33554439/far -q
-    [[ $output == *"step 2 of 2^25 + 7 elements: parameters 0 to 255 stay as they are"* ]]
+    run -1 "$QUALM" check --no-shrink --kernel stays.c --case 33554433/far -q
+    [[ $output == *"step 2 of 2^25 + 1 elements: parameters 0 to 255 stay as they are"* ]]
+}
+
+@test "a .c kernel of 2^25 + 1 elements: counts in float32, writes behind the end, the middle" {
+    long 3
+    local case=33554433/far
+    "$QUALM" check --template adamw_f32 > mine.c
+    run -0 "$QUALM" check --kernel mine.c --case $case -q
+    sed 's/i < a->n; i/i < (int64_t)(float)a->n; i/' mine.c > count.c
+    run -1 "$QUALM" check --no-shrink --kernel count.c --case $case -q
+    [[ $output == *"parameter 33554432 stays as it is"* ]]
+    run -1 "$QUALM" check --no-shrink --kernel count.c --case 33554439/far -q # one too many
+    [[ $output == *"wrote outside the buffer of the parameters, byte 0 behind its end"* ]]
+    "$QUALM" check --template adamw4_ao > blocks.c
+    sed 's/from < a->n; /from < (int64_t)ceilf((float)a->n \/ BLOCK) * BLOCK; /' blocks.c > ceil.c
+    ! cmp -s blocks.c ceil.c || return 1
+    run -1 "$QUALM" check --no-shrink --kernel ceil.c --case $case -q
+    [[ $output == *"parameter 33554432 stays as it is"* ]]
+    sed 's/i < a->n; i++) {/i < a->n; i++) {\n        if (i >> 15 == 513)\n            continue;/' \
+        mine.c > middle.c
+    ! cmp -s mine.c middle.c || return 1
+    run -1 "$QUALM" check --no-shrink --kernel middle.c --case $case -q
+    [[ $output == *"parameter 16809984 stays as it is"* ]]
 }
 
 @test "codes of a large tensor that are not written fail" {
@@ -207,9 +229,9 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
     "$QUALM" check --template adamw_f32 > mine.c
     sed 's/!m || !v)/!m || !v || a->n > 1 << 24)/' mine.c > refuses.c
     ! cmp -s mine.c refuses.c || return 1
-    run -1 "$QUALM" check --no-shrink --kernel refuses.c --case 33554439/far -q
-    [[ $output == *"refused that the template takes"*"refuses 2^25 + 7 elements, and takes "* ]]
-    run -77 "$QUALM" check --kernel refuses.c --case 33554439/far -q --allow-refused 1
+    run -1 "$QUALM" check --no-shrink --kernel refuses.c --case 33554433/far -q
+    [[ $output == *"refused that the template takes"*"refuses 2^25 + 1 elements, and takes "* ]]
+    run -77 "$QUALM" check --kernel refuses.c --case 33554433/far -q --allow-refused 1
     sed '/size_t bytes = /i\    if (a->n > (1u << 31) - 1)\n        return 2;' \
         "$ROOT/tests/emu/grid_stride.cu" > refuses.cu
     run -1 "$QUALM" check --no-shrink --kernel refuses.cu --case 2147483655/far -q
