@@ -1,6 +1,7 @@
 /* adafactor8bit_channels.c - Computes what the channels of APOLLO's steps may be off by. */
 #include "experiments/conform/adafactor8bit_channels.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "experiments/conform/adafactor8bit_tolerance.h"
@@ -61,9 +62,11 @@ static double project(const struct projection *a, int64_t k, int64_t j, double *
     return sum;
 }
 
+/* 0 where the squares certainly overflow in float32: the factor is a quotient by infinity. */
 static double counts_over(double numbers, double squares)
 {
-    return sqrt(numbers * COUNT) / (sqrt(squares) + DIVISOR);
+    return squares > 1.1 * (double)FLT_MAX ? 0.0
+                                           : sqrt(numbers * COUNT) / (sqrt(squares) + DIVISOR);
 }
 
 /* The relative error of the root of a sum of squares, so many of which are counts. */
@@ -119,7 +122,8 @@ static void norm_of(struct qm_adafactor8_replay *r, const struct projection *a, 
         double w = of_g > 0.0 ? (all > 0.0 ? of_step / all : 1.0) : 0.0;
         double share = fmin(2.0 * channel[k].share, 1.0), c = counts_within((double)a->inner, of_g);
         int is_small = !(sqrt(of_step / of_g) >= LEAST_ROOT * rate * up) && !is_one;
-        double factor = channel[k].factor + (is_small ? sqrt(COUNT) : 0.0);
+        double factor =
+            channel[k].factor > 0.0 ? channel[k].factor + (is_small ? sqrt(COUNT) : 0.0) : 0.0;
         n->norm_share += w * share;
         most = w > 0.0 ? fmax(most, share) : most;
         counts += w * c * c;

@@ -128,7 +128,7 @@ int qm_adafactor8_adaptive_explains(const struct qm_adafactor8_replay *r, int i,
 int qm_adafactor8_moment_is_zero(const struct qm_adafactor8_replay *r, int64_t t, int64_t k,
                                  float old)
 {
-    return old == 0.0f &&
+    return (old == 0.0f || qm_adafactor8_keeps(r) == 0.0) &&
            (r->channels.of ? qm_adafactor8_projected_off(r, QM_ADAFACTOR8_M, k) == 0.0
                            : r->grads[(t - 1) * r->n + k] == 0.0f);
 }
@@ -138,7 +138,7 @@ int qm_adafactor8_moment_is_zero(const struct qm_adafactor8_replay *r, int64_t t
 static double moment_off(const struct qm_adafactor8_replay *r, int64_t t, int64_t k, float x,
                          float old)
 {
-    double now = fabs((double)x), before = fabs((double)old), b = fabs(r->recipe.hyper.beta1),
+    double now = fabs((double)x), before = fabs((double)old), b = fabs(qm_adafactor8_keeps(r)),
            taken = fmin(1.0 - r->recipe.hyper.beta1, 1.0);
     double share = fmax(qm_adafactor8_share_of(r), r->is_exp2 ? QM_STEP_EXP2_RELATIVE : 0.0);
     if (qm_adafactor8_moment_is_zero(r, t, k, old))

@@ -255,7 +255,7 @@ static void judge_values(struct qm_conform *c, const struct qm_adafactor8_replay
     const float *want = s->values + qm_adafactor8_row_of(s, t) * s->n;
     float *got = w->values;
     take_specials(c, what, got, want, s->n);
-    qm_adafactor8_values_allowed(r, i, t, w->allowed);
+    qm_adafactor8_values_allowed(r, i, t, got, w->allowed);
     for (int64_t k = 0; i == QM_ADAFACTOR8_M && k < s->n; k++)
         if (got[k] == 0.0f && qm_adafactor8_moment_is_zero(r, t, k, w->momentum[k]))
             w->allowed[k] = 0.0;
@@ -425,7 +425,7 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
             QM_TRY(qm_backend_cpu.step(plan[1], &bare, &gt, t, 0));
         }
         QM_TRY(momentum_now(r, plan[0], w, &now));
-        r->update_counts = qm_adafactor8_update_counts(r, t, w->momentum, now);
+        qm_adafactor8_find_small(r, t, w->momentum, now);
         r->cancels = qm_adafactor8_cancels(c, r, plan[0], w->momentum, w->x, t);
         qm_adafactor8_channels_of(r, t, before, w->step, w->channel);
         QM_TRY(channels_off(c, r, plan[0], t, w));

@@ -56,10 +56,11 @@ struct qm_adafactor8_replay {
     int64_t products;
     /* Of one step: how many times larger the terms of those sums are than the sums. */
     double cancels;
-    double mean_counts;   /* of one step: what a mean of rows that is few counts of 2^-149 makes of
+    double mean_counts; /* of one step: what a mean of rows that is few counts of 2^-149 makes of
                          * it, relative */
-    double update_counts; /* of one step: what counts of 2^-149 make of any number of a momentum of
-                           * updates, absolute: qm_adafactor8_update_counts */
+    /* Of one step, SMALL: what counts of 2^-149 make of any number of a momentum of updates,
+     * absolute; and of the update that the step takes, relative to its largest number. */
+    double update_counts, small;
     const double *direction; /* of one step: what counts of 2^-149 make of each of them, or NULL */
     int is_lost; /* of one step: a factor is known to no digit for its counts of 2^-149 */
     struct qm_adafactor8_off off[2]; /* of rows [batch rows] and of columns [batch cols] */

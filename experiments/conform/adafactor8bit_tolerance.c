@@ -65,15 +65,27 @@ static double small_gradients(const struct qm_adafactor8_replay *r, int64_t t)
     return small_of(r, qm_match_largest(r->grads + (t - 1) * r->n, r->n));
 }
 
-double qm_adafactor8_update_counts(const struct qm_adafactor8_replay *r, int64_t t,
-                                   const float *before, const float *after)
+double qm_adafactor8_keeps(const struct qm_adafactor8_replay *r)
 {
-    double small = small_gradients(r, t), most = 0.0, beta1 = r->recipe.hyper.beta1;
-    for (int64_t k = 0; r->is_update && small > 0.0 && k < r->slot[QM_ADAFACTOR8_M].n; k++) {
-        double added = fabs((double)after[k] - beta1 * (double)before[k]);
+    int is_reset = r->terms > 0 && !r->is_026;
+    return is_reset ? 0.0 : r->recipe.hyper.beta1;
+}
+
+void qm_adafactor8_find_small(struct qm_adafactor8_replay *r, int64_t t, const float *before,
+                              const float *after)
+{
+    double small = small_gradients(r, t), most = 0.0, keeps = qm_adafactor8_keeps(r);
+    int64_t n = r->slot[QM_ADAFACTOR8_M].n;
+    for (int64_t k = 0; r->is_update && small > 0.0 && k < n; k++) {
+        double added = fabs((double)after[k] - keeps * (double)before[k]);
         most = isfinite(added) ? fmax(most, added) : most;
     }
-    return small * most;
+    double largest = n == r->n ? qm_match_largest(after, n) : 0.0;
+    r->update_counts = small * most;
+    r->small = n != r->n       ? small
+               : !r->is_update ? small_of(r, largest)
+               : largest > 0.0 ? fmin(r->update_counts / largest, small)
+                               : small;
 }
 
 /* Of APOLLO to 0.2.6, whose step reads the second moment as it is stored: what codes that are off
@@ -177,7 +189,7 @@ static double adafactor8_kept_of(const struct qm_adafactor8_replay *r, int64_t t
     const struct qm_adafactor8_recorded *s = &r->slot[QM_ADAFACTOR8_M];
     if (s->codes || !s->values || t < 2 || qm_adafactor8_row_of(s, t - 1) < 0)
         return 0.0;
-    return fabs(r->recipe.hyper.beta1) *
+    return fabs(qm_adafactor8_keeps(r)) *
            qm_match_largest(s->values + qm_adafactor8_row_of(s, t - 1) * s->n, s->n);
 }
 
@@ -222,7 +234,7 @@ static double conf_allowed(const struct qm_adafactor8_replay *r, int i, int64_t 
 }
 
 void qm_adafactor8_values_allowed(const struct qm_adafactor8_replay *r, int i, int64_t t,
-                                  double *allowed)
+                                  const float *got, double *allowed)
 {
     const struct qm_adafactor8_recorded *s = &r->slot[i];
     int64_t row = qm_adafactor8_row_of(s, t), last = t > 1 ? qm_adafactor8_row_of(s, t - 1) : -1;
@@ -236,22 +248,22 @@ void qm_adafactor8_values_allowed(const struct qm_adafactor8_replay *r, int i, i
            counts = QM_STEP_NORM_ABSOLUTE(r->n);
     int is_whole = t > 1 && !old; /* of the largest number */
     for (int64_t k = 0; k < s->n; k++) {
-        double now = is_whole ? most : size_of(want[k]), before = is_whole ? most_old
-                                                                  : old    ? size_of(old[k])
-                                                                           : 0.0;
+        double norm = size_of(got[k]), now = is_whole ? most : size_of(want[k]),
+               before = is_whole ? most_old
+                        : old    ? size_of(old[k])
+                                 : 0.0;
         double own = fmax(now, before), off = qm_adafactor8_projected_off(r, i, k);
         if (is_conf)
             allowed[k] = conf_allowed(r, i, k, own, most, want[k]);
         else if (is_moment) /* its two terms, of which one may cancel the other */
-            allowed[k] = share * (fmax(now, tiny) + 2.0 * fabs(r->recipe.hyper.beta1) * before) +
+            allowed[k] = share * (fmax(now, tiny) + 2.0 * fabs(qm_adafactor8_keeps(r)) * before) +
                          r->update_counts + fmin(1.0 - r->recipe.hyper.beta1, 1.0) * off +
                          (r->direction ? (1.0 - r->recipe.hyper.beta1) * r->direction[k] : 0.0);
         else if (is_norm)
-            allowed[k] =
-                (share + small_gradients(r, t) + r->channels.norm_share + r->channels.norm_counts) *
-                    fmax(most, tiny) +
-                qm_adafactor8_average_off(r, t) * most + fmin(counts / most, sqrt(counts)) +
-                r->channels.norm_absolute;
+            allowed[k] = (share + r->small + r->channels.norm_share + r->channels.norm_counts) *
+                             fmax(norm, tiny) +
+                         qm_adafactor8_average_off(r, t) * norm +
+                         fmin(counts / norm, sqrt(counts)) + r->channels.norm_absolute;
         else /* what is kept of the old number is no more than the new one; a square: of x +- E,
               * 2 |x| E + E^2 */
             allowed[k] = share * fmax(now, tiny) + off * (2.0 * sqrt(now) + off);
@@ -274,21 +286,22 @@ static void apollo_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t
     }
 }
 
-/* SMALL, of the steps of step t: near[] holds their sizes, of which `change` is the largest.  The
- * ratio of step and momentum is that of the numbers that are not small beside the largest, which
- * the rounding of a parameter does not hide. */
-static double steps_small(const struct qm_adafactor8_replay *r, int64_t t, double change,
-                          const float *m_new, const double *near)
+/* SMALL, of the steps from before[] to p[] without their decay.  The ratio of step and momentum is
+ * that of the numbers that are not small beside the largest, which the rounding of a parameter does
+ * not hide. */
+static double steps_small(const struct qm_adafactor8_replay *r, const float *p, const float *before,
+                          double decay, const float *m_new)
 {
-    double most = m_new ? qm_match_largest(m_new, r->n) : 0.0, ratio = 0.0;
-    if (!m_new)
-        return small_gradients(r, t) * change;
-    if (!r->is_update)
-        return small_of(r, most) * change;
-    for (int64_t k = 0; r->update_counts > 0.0 && k < r->n; k++)
-        if (size_of(m_new[k]) >= 0x1p-10 * most && m_new[k] != 0.0f)
-            ratio = fmax(ratio, near[k] / size_of(m_new[k]));
-    return r->update_counts * ratio;
+    double most = m_new ? qm_match_largest(m_new, r->n) : 0.0, ratio = 0.0, change = 0.0;
+    for (int64_t k = 0; r->small > 0.0 && k < r->n; k++) {
+        double old = (double)before[k], own = fabs((double)p[k] - old + decay * old);
+        if (!isfinite(own))
+            continue;
+        change = fmax(change, own);
+        if (m_new && size_of(m_new[k]) >= 0x1p-10 * most && m_new[k] != 0.0f)
+            ratio = fmax(ratio, own / size_of(m_new[k]));
+    }
+    return m_new && r->is_update ? r->update_counts * ratio : fmin(r->small, 2.0) * change;
 }
 
 void qm_adafactor8_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t, const float *p,
@@ -296,7 +309,7 @@ void qm_adafactor8_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t
                                  double *near)
 {
     double share = qm_adafactor8_share_of(r), tiny = (double)FLT_MIN, change = 0.0,
-           decay = qm_adafactor8_decay_of(r, before), beta1 = fabs(r->recipe.hyper.beta1),
+           decay = qm_adafactor8_decay_of(r, before), beta1 = fabs(qm_adafactor8_keeps(r)),
            of_m = 2.0 * (r->is_update ? share : QM_STEP_VALUE_LARGEST);
     for (int64_t k = 0; k < r->n; k++) {
         near[k] = qm_match_step((double)(p[k] - before[k]), decay, (double)before[k]);
@@ -305,7 +318,7 @@ void qm_adafactor8_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t
     double all = (share + r->channels.norm_share + 2.0 * r->channels.most_share +
                   qm_adafactor8_average_off(r, t)) *
                  fmax(change, tiny),
-           small = steps_small(r, t, change, m_new, near);
+           small = steps_small(r, p, before, decay, m_new);
     if (r->channels.of)
         apollo_steps_allowed(r, t, before, near, near);
     for (int64_t k = 0; k < r->n; k++) {

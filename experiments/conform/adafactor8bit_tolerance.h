@@ -101,11 +101,13 @@ double qm_adafactor8_conf_error(const struct qm_adafactor8_replay *r);
  * r->channels, and without SMALL. */
 double qm_adafactor8_share_of(const struct qm_adafactor8_replay *r);
 
-/* What counts of 2^-149 make of any number of a momentum that averages updates, absolute: the share
- * SMALL of the largest number that step t adds to it, from its numbers before and after the step;
- * 0 where there is none.  qm_adafactor8_run_replay sets r->update_counts to it. */
-double qm_adafactor8_update_counts(const struct qm_adafactor8_replay *r, int64_t t,
-                                   const float *before, const float *after);
+/* Sets r->update_counts and r->small from the momentum before and after step t (NULL: none). */
+void qm_adafactor8_find_small(struct qm_adafactor8_replay *r, int64_t t, const float *before,
+                              const float *after);
+
+/* The weight of the old momentum in the new one: beta1, and 0 of APOLLO before 0.2.6, which resets
+ * it in every step. */
+double qm_adafactor8_keeps(const struct qm_adafactor8_replay *r);
 
 /* The relative error of element k of the update where its row or its column of the confidence
  * cancels (r->off[].step), or its channel has a code that is off (r->channel_off); HUGE_VAL
@@ -125,9 +127,9 @@ int64_t qm_adafactor8_row_of(const struct qm_adafactor8_recorded *s, int64_t t);
 double qm_adafactor8_average_off(const struct qm_adafactor8_replay *r, int64_t t);
 
 /* What each of the n float32 numbers of slot i may be off by after step t, which were recorded: by
- * its own old and new number, where the old ones were recorded. */
+ * its own old and new number, where the old ones were recorded; a norm by that of the replay. */
 void qm_adafactor8_values_allowed(const struct qm_adafactor8_replay *r, int i, int64_t t,
-                                  double *allowed);
+                                  const float *got, double *allowed);
 
 /* What the step of each parameter from before[] to p[] in step t may be off by: its own share, with
  * what the momentum, m_old before and m_new after it (NULL: none of this shape), may lose where its

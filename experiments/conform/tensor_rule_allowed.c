@@ -91,7 +91,9 @@ void qm_tensor_side_find_still(struct qm_tensor_side *s, int64_t t, int is_free)
     int i = r->w->average;
     int64_t count = i >= 0 ? r->slot_n[i] : 0;
     const double *grad = r->grads + (t - 1) * r->n,
-                 *old = count > 0 && r->state[i] && t > 1 ? r->state[i] + (t - 2) * count : NULL;
+                 *old = count > 0 && r->state[i] && t > 1 && r->w->keep != 0.0
+                            ? r->state[i] + (t - 2) * count
+                            : NULL;
     int is_known = count == 0 || r->state[i],
         is_each = r->w->has_own_steps && (count == 0 || count == r->n);
     if (!is_each) {
@@ -155,6 +157,13 @@ static double param_error(const struct qm_tensor_side *s, int64_t t, int is_free
     return *error;
 }
 
+/* The size of a step without its decay; 0 where it is not finite. */
+static double own_step(double p, double before, double decay)
+{
+    double own = fabs(p - before + decay * before);
+    return isfinite(own) ? own : 0.0;
+}
+
 /* The share of the largest update of step t that counts of 2^-149 make: qm_match_subnormal, of one
  * number where nothing is factored. */
 static double small_share(const struct qm_tensor_record *r, int64_t t)
@@ -163,19 +172,19 @@ static double small_share(const struct qm_tensor_record *r, int64_t t)
                               r->shape.rank >= 2 ? r->n : 1);
 }
 
-/* What those counts make of a step: that share of the largest one, `change`, or where steps go
- * along an average, what they make of that times the largest ratio of step and average.  The ratio
- * is that of the numbers that are not small beside the largest, which the rounding of a parameter
- * does not hide; it is found from the steps. */
-static double steps_small(const struct qm_tensor_side *s, int64_t t, double change,
-                          const double *average, const double *step)
+/* What those counts make of a step: that share of the largest one, `own`, or where steps go along an
+ * average, what they make of that times the largest ratio of step and average.  The ratio is that
+ * of the numbers that are not small beside the largest, which the rounding of a parameter does not
+ * hide.  Steps are those without their decay. */
+static double steps_small(const struct qm_tensor_side *s, int64_t t, double own,
+                          const double *average, const double *before, double decay)
 {
     double most = average ? qm_match_largest_double(average, s->r->n) : 0.0, ratio = 0.0;
     if (!average)
-        return small_share(s->r, t) * change;
+        return fmin(small_share(s->r, t), 2.0) * own;
     for (int64_t k = 0; s->average_small > 0.0 && k < s->r->n; k++)
         if (fabs(average[k]) >= 0x1p-10 * most && isfinite(average[k]) && average[k] != 0.0)
-            ratio = fmax(ratio, step[k] / fabs(average[k]));
+            ratio = fmax(ratio, own_step(s->p[k], before[k], decay) / fabs(average[k]));
     return s->average_small * ratio;
 }
 
@@ -192,15 +201,17 @@ static void param_errors(struct qm_tensor_side *s, int64_t t)
            change = fmax(largest_step(r, t, s->p, before), (double)FLT_MIN),
            share = w->f32.param + qm_tensor_record_more(r, -1, t, 0, change, &w->f32);
     int has_average = w->average >= 0 && r->state[w->average] && r->slot_n[w->average] == r->n;
+    double own = 0.0;
     for (int64_t k = 0; k < r->n; k++)
-        s->allowed[k] = qm_match_step(s->p[k] - before[k], decay, before[k]);
+        own = fmax(own, own_step(s->p[k], before[k], decay));
     double least =
-        steps_small(s, t, change, has_average ? s->slot[w->average] : NULL, s->allowed) + 0x1p-147;
+        steps_small(s, t, own, has_average ? s->slot[w->average] : NULL, before, decay) + 0x1p-147;
     for (int64_t k = 0; k < r->n; k++) {
-        double step = s->allowed[k], m = has_average ? fabs(s->slot[w->average][k]) : 0.0,
-               of_m = 0.0, size = isfinite(s->p[k]) ? fmax(fabs(s->p[k]), fabs(before[k])) : 0.0;
+        double step = qm_match_step(s->p[k] - before[k], decay, before[k]),
+               m = has_average ? fabs(s->slot[w->average][k]) : 0.0, of_m = 0.0,
+               size = isfinite(s->p[k]) ? fmax(fabs(s->p[k]), fabs(before[k])) : 0.0;
         if (has_average)
-            of_m = m > 0.0 && isfinite(m) ? s->of_average[k] / m * step : s->average_off * change;
+            of_m = m > 0.0 && isfinite(m) ? s->of_average[k] / m * step : s->average_off * own;
         s->allowed[k] = share * step + of_m + least + (decay != 0.0 ? 0x1p-22 : 0x1p-23) * size;
     }
 }

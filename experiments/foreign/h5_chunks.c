@@ -162,6 +162,8 @@ static int undo_nbit(struct unpacking *u, const struct filter *f)
     return undo_bits(u, p[2], p[4], p[6], 0);
 }
 
+enum { LZF = 32000 }; /* registered with the HDF Group for h5py */
+
 static int undo_one(struct unpacking *u, const struct filter *f, int keep)
 {
     switch (f->id) {
@@ -172,8 +174,8 @@ static int undo_one(struct unpacking *u, const struct filter *f, int keep)
     case H5Z_FILTER_NBIT: return undo_nbit(u, f);
     default: break;
     }
-    snprintf(u->why, sizeof u->why, "is packed by filter %d, whose size cannot be checked",
-             (int)f->id);
+    snprintf(u->why, sizeof u->why, "is packed by filter %d%s, whose size cannot be checked",
+             (int)f->id, f->id == LZF ? " (LZF of h5py)" : "");
     return 0;
 }
 
@@ -220,11 +222,46 @@ uint64_t qm_h5_chunks_places(hid_t set, hid_t plist)
     return places;
 }
 
+/* How many bytes an element takes more in the file than HDF5 says, which gives the size in memory: a
+ * text of any length is a pointer here, and there a length, an address and an index, as a list is. */
+static uint64_t more_stored(hid_t type, size_t address)
+{
+    H5T_class_t class = H5Tget_class(type);
+    uint64_t more = 0;
+    hid_t part;
+    if (class == H5T_VLEN || (class == H5T_STRING && H5Tis_variable_str(type) > 0))
+        return 4 + address + 4 - H5Tget_size(type);
+    if (class == H5T_ARRAY && (part = H5Tget_super(type)) >= 0) {
+        more = more_stored(part, address) * (H5Tget_size(type) / H5Tget_size(part));
+        H5Tclose(part);
+    }
+    for (int k = 0, n = class == H5T_COMPOUND ? H5Tget_nmembers(type) : 0; k < n; k++)
+        if ((part = H5Tget_member_type(type, (unsigned)k)) >= 0) {
+            more += more_stored(part, address);
+            H5Tclose(part);
+        }
+    return more;
+}
+
+/* Bytes of an address in the file of a dataset. */
+static size_t address_bytes(hid_t set)
+{
+    size_t address = sizeof(haddr_t), length;
+    hid_t file = H5Iget_file_id(set), made = file < 0 ? -1 : H5Fget_create_plist(file);
+    if (made >= 0)
+        H5Pget_sizes(made, &address, &length);
+    H5Pclose(made);
+    H5Fclose(file);
+    return address;
+}
+
 uint64_t qm_h5_chunks_bytes(hid_t set, hid_t plist)
 {
     hsize_t dims[H5S_MAX_RANK];
     hid_t type = H5Dget_type(set);
     uint64_t n = H5Tget_size(type);
+    if (H5Tdetect_class(type, H5T_VLEN) > 0 || H5Tdetect_class(type, H5T_STRING) > 0)
+        n += more_stored(type, address_bytes(set));
     int rank = H5Pget_chunk(plist, H5S_MAX_RANK, dims);
     H5Tclose(type);
     for (int k = 0; k < rank; k++)

@@ -30,6 +30,12 @@ const char *qm_h5_guard_reason(char text[200])
     for (char *c = text; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             *c = '?';
+    size_t n = strlen(text);
+    if (strstr(text, "bad version number"))
+        snprintf(text + n, 200 - n, " (the file is of a newer HDF5 than the %d.%d here)",
+                 H5_VERS_MAJOR, H5_VERS_MINOR);
+    else if (strstr(text, "memory allocation failed"))
+        snprintf(text + n, 200 - n, " (QM_READER_MEMORY, in MiB, allows more)");
     return text;
 }
 

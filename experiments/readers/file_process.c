@@ -199,13 +199,13 @@ static qm_status take_entry(struct qm_file *f, struct qm_reader_process *p, stru
     int64_t *head = qm_blob_take_copy(in, 5, sizeof *head), bytes = -1;
     int good = name && head && head[0] >= 0 && head[0] < QM_DTYPE_COUNT && head[1] >= 0 &&
                head[1] <= QM_MAX_RANK && head[4] >= 0 && head[4] < QM_FLOAT8_COUNT &&
-               (head[4] == 0 || head[0] == QM_DTYPE_f32);
+               (head[4] == 0 || head[0] == QM_DTYPE_f32) && head[3] >= 0 && head[3] <= 2;
     shape.rank = good ? (int)head[1] : 0;
     const void *dims = qm_blob_take(in, (size_t)shape.rank * sizeof *shape.dim);
     if (dims)
         memcpy(shape.dim, dims, (size_t)shape.rank * sizeof *shape.dim);
     struct qm_array_location place = {(size_t)qm_blob_take_number(in), good && head[2],
-                                      good && head[3], good ? (int)head[4] : 0};
+                                      good ? (int)head[3] : 0, good ? (int)head[4] : 0};
     enum qm_dtype dtype = good ? (enum qm_dtype)head[0] : QM_DTYPE_f32;
     good = good && dims && !in->bad && (bytes = qm_shape_numel(&shape)) >= 0 &&
            !__builtin_mul_overflow(bytes, place.code ? 1 : (int64_t)qm_dtype_size(dtype), &bytes);

@@ -21,7 +21,8 @@ void qm_sink_write(struct qm_sink sink, int64_t at, const void *src, enum qm_dty
 struct qm_array_location {
     size_t offset; /* of element 0; offset + bytes is at most the file's size */
     int swap;      /* 1: big-endian elements */
-    int fortran;   /* 1: the first dimension varies fastest */
+    int fortran;   /* 1: the first dimension varies fastest; 2: but for the last one of all, of the
+                    * parts of complex numbers, which varies faster */
     int code; /* enum qm_float8: elements are such codes, the entry is float32; 0: as it says */
 };
 

@@ -70,7 +70,9 @@ static int dtype_of(hid_t type, enum qm_dtype *out, char why[WHY])
         {QM_DTYPE_i8, QM_DTYPE_i16, QM_DTYPE_i32, QM_DTYPE_i64}};
     size_t bytes = H5Tget_size(type);
     H5T_class_t class = H5Tget_class(type);
-    for (int k = 0; k < 4 && class == H5T_INTEGER; k++)
+    int is_cut = class == H5T_INTEGER && H5Tget_order(type) == H5T_ORDER_BE &&
+                 H5Tget_precision(type) < 8 * bytes;
+    for (int k = 0; k < 4 && class == H5T_INTEGER && !is_cut; k++)
         if (bytes == (size_t)1 << k) {
             *out = ints[H5Tget_sign(type) == H5T_SGN_2][k];
             return 1;
@@ -81,7 +83,10 @@ static int dtype_of(hid_t type, enum qm_dtype *out, char why[WHY])
         *out = QM_DTYPE_bool;
         return 1;
     }
-    if (class == H5T_INTEGER)
+    if (is_cut)
+        snprintf(why, WHY, "big-endian integers of %zu bits in %zu bytes", H5Tget_precision(type),
+                 bytes);
+    else if (class == H5T_INTEGER)
         snprintf(why, WHY, "integers of %zu bytes", bytes);
     else if (class == H5T_FLOAT)
         snprintf(why, WHY, "floats of %zu bytes that are none of IEEE and not bfloat16", bytes);

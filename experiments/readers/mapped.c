@@ -99,7 +99,13 @@ void qm_mapped_touched(struct qm_file *f, size_t bytes)
     }
 }
 
-/* Copies n elements along the first dimension of a Fortran array: adjacent in the file, `stride`
+/* The dimension that varies fastest but for `k` others. */
+static int fastest(const struct qm_array_location *p, int rank, int k)
+{
+    return p->fortran == 2 ? (k + rank - 1) % rank : p->fortran ? k : rank - 1 - k;
+}
+
+/* Copies n elements along the fastest dimension of a Fortran array: adjacent in the file, `stride`
  * apart in the sink. */
 static void copy_column(struct qm_file *f, int i, int64_t first, int64_t n, struct qm_sink sink,
                         int64_t at, int64_t stride)
@@ -128,10 +134,12 @@ static void copy_fortran_box(struct qm_file *f, int i, const struct qm_box *box,
     const struct qm_shape *s = &f->entry[i].shape;
     int64_t in[QM_MAX_RANK], out[QM_MAX_RANK], index[QM_MAX_RANK] = {0};
     int64_t first = 0, step = 1;
+    int dim[QM_MAX_RANK];
     for (int k = 0; k < s->rank; k++) {
-        in[k] = step;
-        step *= s->dim[k];
-        first += box->start[k] * in[k];
+        int d = dim[k] = fastest(&f->place[i], s->rank, k);
+        in[d] = step;
+        step *= s->dim[d];
+        first += box->start[d] * in[d];
     }
     step = 1;
     for (int k = s->rank - 1; k >= 0; k--) {
@@ -139,15 +147,16 @@ static void copy_fortran_box(struct qm_file *f, int i, const struct qm_box *box,
         step *= box->count[k];
     }
     for (int k = 0; k < s->rank;) {
-        copy_column(f, i, first, box->count[0], sink, at, out[0]);
-        for (k = 1; k < s->rank; k++) { /* counts up the index over dimensions 1 .. rank - 1 */
-            first += in[k];
-            at += out[k];
-            if (++index[k] < box->count[k])
+        copy_column(f, i, first, box->count[dim[0]], sink, at, out[dim[0]]);
+        for (k = 1; k < s->rank; k++) { /* counts up the index over the other dimensions */
+            int d = dim[k];
+            first += in[d];
+            at += out[d];
+            if (++index[d] < box->count[d])
                 break;
-            first -= index[k] * in[k];
-            at -= index[k] * out[k];
-            index[k] = 0;
+            first -= index[d] * in[d];
+            at -= index[d] * out[d];
+            index[d] = 0;
         }
     }
 }
@@ -177,10 +186,10 @@ static void copy_turned(struct qm_file *f, int i, unsigned char *out)
     const struct qm_array_location *p = &f->place[i];
     const size_t size = qm_dtype_size(e->dtype);
     int64_t step[QM_MAX_RANK], index[QM_MAX_RANK] = {0}, from = 0;
-    for (int k = 0; k < e->shape.rank; k++) {
-        int before = p->fortran ? k - 1 : e->shape.rank - k;
-        int last = p->fortran ? k : e->shape.rank - 1 - k;
-        step[last] = k == 0 ? 1 : step[before] * e->shape.dim[before];
+    for (int k = 0, last = 0; k < e->shape.rank; k++) {
+        int d = fastest(p, e->shape.rank, k);
+        step[d] = k == 0 ? 1 : step[last] * e->shape.dim[last];
+        last = d;
     }
     for (int64_t n = 0; n < e->numel; n++, out += size) {
         const unsigned char *in = f->map + p->offset + (size_t)from * size;

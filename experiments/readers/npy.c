@@ -209,12 +209,10 @@ static qm_status add_array(struct qm_file *f, const struct header *h, const char
     enum qm_dtype dtype = QM_DTYPE_f32;
     char shape[192];
     int parts = 1, is_read = dtype_of(h->descr, &dtype, &place.swap, &parts),
-        is_whole = parts == 1 || (of.rank < QM_MAX_RANK && !(h->fortran && of.rank > 1));
+        is_whole = parts == 1 || of.rank < QM_MAX_RANK;
     if (left && !(is_read && is_whole)) {
         qm_left_out_add(left, "%.200s (%s %.24s)", name,
-                        is_read ? "complex numbers in Fortran order or 8 dimensions, descr"
-                                : "descr",
-                        h->descr);
+                        is_read ? "complex numbers in 8 dimensions, descr" : "descr", h->descr);
         return QM_OK;
     }
     if (!is_read)
@@ -223,7 +221,7 @@ static qm_status add_array(struct qm_file *f, const struct header *h, const char
                            "u1 u2 u4 u8 b1 c8 c16, or '|V2' for bfloat16",
                            h->descr);
     if (!is_whole)
-        return qm_file_bad(f, "complex numbers in Fortran order or 8 dimensions are not read");
+        return qm_file_bad(f, "complex numbers in 8 dimensions are not read");
     if (parts == 2)
         of.dim[of.rank++] = 2;
     qm_shape_print(&h->shape, shape, sizeof shape);
@@ -233,7 +231,7 @@ static qm_status add_array(struct qm_file *f, const struct header *h, const char
     if ((size_t)bytes != end - data)
         return qm_file_bad(f, "%s of %s takes %lld bytes, but %zu follow the header", shape,
                            h->descr, (long long)bytes, end - data);
-    place.fortran = h->fortran && parts == 1;
+    place.fortran = h->fortran && parts == 2 ? 2 : h->fortran;
     return qm_file_add(f, name, dtype, &of, place);
 }
 

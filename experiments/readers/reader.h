@@ -4,9 +4,8 @@
  * before use.  Errors are one line that names the file, the place and what was expected.
  *
  *   .npy          versions 1 to 3, C or Fortran order, either byte order; f2 f4 f8, i1 .. i8,
- *                 u1 .. u8, b1, c8 and c16 (a last axis of 2: real and imaginary part; neither in
- *                 Fortran order of two dimensions and more), and V2 as bf16.  One entry, named
- *                 after the file without its directory and ".npy".
+ *                 u1 .. u8, b1, c8 and c16 (a last axis of 2: real and imaginary part), and V2 as
+ *                 bf16.  One entry, named after the file without its directory and ".npy".
  *   .npz          a zip archive of .npy files, stored or deflated; entry names lose their ".npy".
  *                 The archive is unpacked into memory when it is opened.  Arrays of any other type
  *                 (texts, objects, tables) are named in left_out; all of them refuse the file.
@@ -14,7 +13,8 @@
  *                 and C64, a last axis of 2 (real and imaginary part).  Tensors of any other dtype
  *                 (F4, F6_E2M3, ...) are named in left_out.  Unknown bytes between, before or after
  *                 the tensors refuse the file, as do tensors none of which is read.
- *   .h5           simple datasets of 1, 2, 4 or 8 byte integers, of IEEE 2, 4 and 8 byte floats
+ *   .h5           simple datasets of 1, 2, 4 or 8 byte integers (big-endian ones of all their bits,
+ *                 as HDF5 extends the sign of no others rightly), of IEEE 2, 4 and 8 byte floats
  *                 and of bfloat16 (bfloat16 bits stored as uint16 stay u16), and of h5py's truth
  *                 values (an enumeration of FALSE 0 and TRUE 1), of up to QM_MAX_RANK dimensions.
  *                 Datasets of other types (compounds, other enumerations, other floats), of

@@ -454,7 +454,7 @@ P
 import numpy
 for x in numpy.load("good.npz").values():
     assert (x == numpy.arange(63).reshape(7, 9)).all()'
-    fails_with 3 "/w: a chunk is packed by filter 32000, whose size cannot be checked" \
+    fails_with 3 "/w: a chunk is packed by filter 32000 (LZF of h5py), whose size cannot be checked" \
         import -q -o x.npz lzf.h5
     fails_with 3 "/w: a chunk holds fewer bits than its numbers have" import -q -o x.npz offset.h5
 }
