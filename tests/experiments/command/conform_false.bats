@@ -142,10 +142,11 @@ for i, x in enumerate((1.0 + 2.0 ** -18, 1.05, 2.0, -1.0)):
 }
 
 # Lines of Python that make three steps of APOLLO of 0.4.6, along gradients whose channels are zero
-# or of any size from 1e-6 to 1e12; wrong: what of the last step is not what it makes.  Sums are of
-# doubles, states of float32.
+# or of any size from 1e-6 to 1e12, the last of them `last_size` times as large, from parameters p0
+# that decay; wrong: what of the last step is not what it makes.  Sums are of doubles, states of
+# float32.
 apollo='
-def apollo(name, seed, wrong="", T=3, rank=3):
+def apollo(name, seed, wrong="", T=3, rank=3, last_size=1.0, p0=0.0, decay=0.0):
     r = np.random.default_rng(seed)
     shape = (14, 6) if seed % 2 else (6, 14)
     n, of_all = 84, seed % 4 > 1
@@ -153,8 +154,9 @@ def apollo(name, seed, wrong="", T=3, rank=3):
     size = np.where(zero, 0.0, 10.0 ** r.uniform(-6, 12, 14))
     turn = np.transpose if shape[0] < shape[1] else np.asarray
     g = np.float32(r.standard_normal((T, 14, 6)) * size[:, None])
+    g[-1] *= np.float32(last_size)
     P = np.float32(r.standard_normal((6, rank)) / rank ** 0.5)
-    p, m, v, last, out = np.zeros((14, 6), "f4"), np.zeros((14, rank), "f4"), 0.0, 0.0, []
+    p, m, v, last, out = np.full((14, 6), p0, "f4"), np.zeros((14, rank), "f4"), 0.0, 0.0, []
     for t in range(1, T + 1):
         b, x = t ** -0.8, np.float64(g[t - 1]) @ P
         m, v = np.float32(0.9 * m + 0.1 * x), np.float32((1 - b) * v + b * x * x)
@@ -172,11 +174,16 @@ def apollo(name, seed, wrong="", T=3, rank=3):
             step[k] *= 1.0 + 0.1 * r.uniform(-1.0, 1.0, 6)
         elif t == T and wrong == "norm":
             last *= 2.0
+        elif t == T and wrong == "previous":
+            last = out[-1][3]
+        elif t == T and wrong == "decay":
+            step[k] += 0.002 * decay * p[k]
         elif t == T and wrong in ("v", "m"):
             {"v": v, "m": m}[wrong][zero, 0] = 1e-12
-        p = np.float32(p - step)
+        p = np.float32(p * (1.0 - 0.01 * decay) - step)
         out.append((turn(p), turn(m), turn(v), last))
-    a8(name, np.zeros(n), shape=shape, p0=0.0, hyper={"lr": 0.01, "beta1": 0.9, "relative_step": 1,
+    a8(name, np.zeros(n), shape=shape, p0=p0, hyper={"lr": 0.01, "beta1": 0.9, "relative_step": 1,
+       "weight_decay": decay,
        "factored": 0, "apollo_rank": rank, "apollo_scale": 1.0, "apollo_scale_front": 0,
        "apollo_scale_type": "tensor" if of_all else "channel", "apollo_update_proj_gap": 200,
        "apollo_eps": 1e-6, "enable_fira_for_apollo": 1, "m_quant_type": "fp32"})
@@ -198,6 +205,18 @@ for i in range(16): apollo("true%d" % i, i)' system adafactor8bit
 for i in range(16):
     for wrong in "step", "noise", "norm", "v", "m":
         apollo("%s%d" % (wrong, i), i, wrong)' system adafactor8bit
+}
+
+@test "conform: tiny last gradients of APOLLO do not hide its norm nor the decay" {
+    judged NEAR "$a8$apollo"'
+for i in range(8):
+    apollo("tiny%d" % i, i, last_size=1e-30)
+    apollo("subnormal%d" % i, i, last_size=1e-44, p0=1.0, decay=0.1)' system adafactor8bit
+    judged DIFFERS "$a8$apollo"'
+for i in range(8):
+    apollo("previous%d" % i, i, "previous", last_size=1e-30)
+    apollo("doubled%d" % i, i, "previous", last_size=1e-44, p0=1.0, decay=0.1)
+    apollo("decay%d" % i, i, "decay", last_size=1e-44, p0=1.0, decay=0.1)' system adafactor8bit
 }
 
 # Without a second moment the steps are lr times the gradients.
@@ -485,4 +504,17 @@ print(*['optim/' + n for n in h5py.File('$ROOT/tests/golden/muon8bit.h5')['optim
 if "shape" in g.attrs: del g.attrs["shape"]'
     run "$QUALM" conform "$X"
     [[ $output == *"UNREADABLE ${names% *} "*"p0 has 1 dimensions"*"expected a matrix"* ]]
+}
+
+@test "conform: the momentum that APOLLO resets before 0.2.6 has no part of the old one" {
+    local edit name other=opt_v025_apollo_huge_047_s105
+    for edit in codes:'q = g["state/m_low_q"][()]; q[2, 7] ^= 1; g["state/m_low_q"][...] = q' \
+        codes:'q = g["state/m_low_q"][()]; q[2, :40] ^= 16; g["state/m_low_q"][...] = q' \
+        values:'m = g["state/m_low"][()]; m[2] *= np.float32(1.01); g["state/m_low"][...] = m' \
+        values:'m = g["state/m_low"][()]; m[2] = 0; g["state/m_low"][...] = m'; do
+        name=opt_v025_apollo_reset_${edit%%:*}
+        broken adafactor8bit_limits "$name" $other "${edit#*:}"
+        run "$QUALM" conform "$X"
+        [[ $output == *"DIFFERS    $name "* && $output == *" 1 DIFFERS, 0 skipped"* ]]
+    done
 }
