@@ -172,10 +172,10 @@ static double small_share(const struct qm_tensor_record *r, int64_t t)
                               r->shape.rank >= 2 ? r->n : 1);
 }
 
-/* What those counts make of a step: that share of the largest one, `own`, or where steps go along an
- * average, what they make of that times the largest ratio of step and average.  The ratio is that
- * of the numbers that are not small beside the largest, which the rounding of a parameter does not
- * hide.  Steps are those without their decay. */
+/* What those counts make of a step: that share of the largest one, `own`, or where steps go along
+ * an average, what they make of that times the largest ratio of step and average.  The ratio is
+ * that of the numbers that are not small beside the largest, which the rounding of a parameter does
+ * not hide.  Steps are those without their decay. */
 static double steps_small(const struct qm_tensor_side *s, int64_t t, double own,
                           const double *average, const double *before, double decay)
 {

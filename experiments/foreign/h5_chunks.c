@@ -222,8 +222,9 @@ uint64_t qm_h5_chunks_places(hid_t set, hid_t plist)
     return places;
 }
 
-/* How many bytes an element takes more in the file than HDF5 says, which gives the size in memory: a
- * text of any length is a pointer here, and there a length, an address and an index, as a list is. */
+/* How many bytes an element takes more in the file than HDF5 says, which gives the size in memory:
+ * a text of any length is a pointer here, and there a length, an address and an index, as a list
+ * is. */
 static uint64_t more_stored(hid_t type, size_t address)
 {
     H5T_class_t class = H5Tget_class(type);
