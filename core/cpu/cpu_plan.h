@@ -2,7 +2,7 @@
  *
  * A tensor is worked on in pieces that stay in the L1 cache.  A piece is a whole number of blocks
  * of every slot; threads take pieces.  A slot whose scales lie within a piece is decoded, updated
- * and encoded in one pass.  A slot whose scales reach further (norms rank1, row, col, tensor) takes
+ * and encoded in one pass.  A slot whose scales reach further (every norm but block and id) takes
  * several passes: one or two fold the maxima of the new state (qm_folds), the last computes the new
  * state again and stores it.  Maxima are exact in any order, so any number of threads gives the
  * same bits.

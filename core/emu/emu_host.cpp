@@ -231,14 +231,4 @@ int qm_emu_far_step(const struct qm_kernel_args *a, int64_t block, const char **
 
 /* The first finding of the last step, or "". */
 const char *qm_emu_finding(void) { return qm_emu_text; }
-
-/* Writes the thread and kernel in which a signal struck, or "".  Async-signal-safe, but it needs
- * stack. */
-void qm_emu_where(char *text, size_t size)
-{
-    char who[64];
-    *text = '\0';
-    if (qm_now.is_running)
-        snprintf(text, size, "%s, kernel %s", qm_thread_name(qm_now.thread, who), qm_now.kernel);
-}
 }

@@ -41,7 +41,8 @@ struct qm_backend {
 
     /* OPTIONAL.  Replaces the hyper-parameters of an open plan between two steps, as a schedule
      * does; the state stays.  What decides on the slots' shapes and on kernels stays too, else
-     * QM_BAD_ARG: flags, rank and side, and for some rules whether a beta is 0.
+     * QM_BAD_ARG: flags, rank, side, window, k_init and d_block, and for some rules whether a beta
+     * is 0.
      * h->initial_lr 0: the plan keeps its own, which is at first the lr that it was opened with.
      * NULL: the backend cannot. */
     qm_status (*hyper)(void *plan, const struct qm_hyper *h);

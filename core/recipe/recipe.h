@@ -76,8 +76,8 @@ qm_status qm_recipe_check_value(const struct qm_recipe *r, const char *key, cons
 qm_status qm_recipe_applicable(const struct qm_recipe *r);
 
 /* Replaces the hyper-parameters in the recipe of an open plan of a tensor of this shape, as member
- * `hyper` of struct qm_backend says.  QM_BAD_ARG: a flag, rank or side differs, a slot would have
- * another shape, or the rule refuses h; r is then untouched. */
+ * `hyper` of struct qm_backend says.  QM_BAD_ARG: a flag, rank, side, window, k_init or d_block
+ * differs, a slot would have another shape, or the rule refuses h; r is then untouched. */
 qm_status qm_recipe_schedule(struct qm_recipe *r, const struct qm_shape *shape,
                              const struct qm_hyper *h);
 

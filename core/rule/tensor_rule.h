@@ -131,8 +131,8 @@ void qm_col_means(const struct qm_matrices *m, struct qm_term t, const float *x,
 qm_status qm_two_means(const struct qm_matrices *m, struct qm_term t,
                        const struct qm_lazy_floats *x, float *room, float *row, float *col);
 
-/* ((x[0]^2 + x[1]^2) + x[2]^2) + ..., each addition rounded to double: the bits of that chain,
- * computed in parallel.
+/* For tests, of what sums over tensors do: ((x[0]^2 + x[1]^2) + x[2]^2) + ..., each addition
+ * rounded to double: the bits of that chain, computed in parallel.
  *
  * While the running sum s lies in [2^E, 2^(E+1)), s is a multiple of u = 2^(E-52), and so is the
  * next value, s + v rounded to double: it is s + (v rounded to a multiple of u), unless v lies half

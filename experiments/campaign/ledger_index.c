@@ -10,16 +10,7 @@
 #include "experiments/campaign/folder.h"
 #include "experiments/cli/cli.h"
 #include "experiments/foreign/file_sum.h"
-
-/* The status as a static string, or NULL. */
-static const char *known_status(const char *text)
-{
-    static const char *const all[] = {"ok", "skipped", "diverged", "failed"};
-    for (int i = 0; text && i < 4; i++)
-        if (strcmp(text, all[i]) == 0)
-            return all[i];
-    return NULL;
-}
+#include "experiments/run/run_cells.h"
 
 /* ---- lines --------------------------------------------------------------------------------- */
 
@@ -82,7 +73,7 @@ static int take_cell(struct qm_ledger_index *index, const char *ledger, int firs
 {
     const char *id = json_string_value(json_object_get(v, "id"));
     const char *digest = json_string_value(json_object_get(v, "digest"));
-    const char *status = known_status(json_string_value(json_object_get(v, "status")));
+    const char *status = qm_outcome_status_of(json_string_value(json_object_get(v, "status")));
     const char *segment = json_string_value(json_object_get(v, "segment"));
     if (!id || strlen(id) != QM_CELL_ID - 1 || !digest || strlen(digest) != 64 || !status ||
         !segment || strchr(segment, '/'))

@@ -158,16 +158,6 @@ qm_status qm_segment_write(const struct qm_segment *s, const char *path, char ha
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-/* The status as a static string; "" for an unknown one. */
-static const char *known_status(const char *text)
-{
-    static const char *const all[] = {"ok", "skipped", "diverged", "failed"};
-    for (int i = 0; i < 4; i++)
-        if (strcmp(text, all[i]) == 0)
-            return all[i];
-    return "";
-}
-
 struct columns {
     int64_t *cell, *has;
     double *seconds;
@@ -212,9 +202,12 @@ static qm_status rows_take(struct columns *c, int64_t n, struct qm_segment *s)
         if (offset[i] < 0 || length[i] < 0 || offset[i] > s->words ||
             length[i] > s->words - offset[i])
             return qm_fail(QM_BAD_FILE, "row %lld lies outside its words", (long long)i);
-        *r = (struct qm_segment_row){
-            c->cell[i], offset[i], length[i], c->seconds[i], known_status(c->status[i]),
-            NULL,       "",        ""};
+        const char *status = qm_outcome_status_of(c->status[i]);
+        *r = (struct qm_segment_row){.cell = c->cell[i],
+                                     .offset = offset[i],
+                                     .length = length[i],
+                                     .seconds = c->seconds[i],
+                                     .status = status ? status : ""};
         snprintf(r->id, sizeof r->id, "%s", c->id[i]);
         snprintf(r->digest, sizeof r->digest, "%s", c->digest[i]);
         if (c->has[i] && !(r->reason = strdup(c->reason[i])))

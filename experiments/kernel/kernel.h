@@ -11,8 +11,9 @@
 
 enum { QM_REGIMES = 32, QM_HANGS = 3, QM_PROCESSES = 64 };
 
-/* Additional cases with large indices (core/user_kernel/large_index.h), N/far for N = 2^k + 7.  By
- * default a .cu file has the case of 2^31 + 7 elements, and a .c file one of 2^24 + 7 to 2^28 + 7,
+/* Additional cases with large indices (core/user_kernel/large_index.h), N/far for N = 2^k + 1 to
+ * 2^k + 7.  By default a .cu file has the case of 2^31 + 7 elements, and a .c file one of 2^24 + 1
+ * to 2^28 + 1,
  * by its block size: 2^31 + 7 elements take it a minute, and are judged with `--case` of this
  * name. */
 #define QM_LARGE_INDEX_CASE "2147483655/far"
@@ -120,8 +121,8 @@ qm_status qm_kernel_junit(const struct qm_kernel_run *r, const char *path, const
 /* Runs, reports and shrinks; returns the exit code. */
 int qm_kernel_check(const struct qm_kernel_options *o);
 
-/* Prints a template, or kernel_abi.h, to stdout; "list" prints their names.  Returns the exit
- * code. */
+/* Prints a template, or a header of core/abi, to stdout; "list" prints their names.  Returns the
+ * exit code. */
 int qm_kernel_template(const char *name);
 
 #endif

@@ -14,9 +14,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { OK, SKIPPED, DIVERGED, FAILED, STATUSES };
+static const char *const statuses[] = {"ok", "skipped", "diverged", "failed"};
+
 const char *qm_outcome_status(const struct qm_outcome *o)
 {
-    return o->failed ? "failed" : o->reason ? "skipped" : o->diverged ? "diverged" : "ok";
+    return statuses[o->failed ? FAILED : o->reason ? SKIPPED : o->diverged ? DIVERGED : OK];
+}
+
+const char *qm_outcome_status_of(const char *text)
+{
+    for (int i = 0; text && i < STATUSES; i++)
+        if (strcmp(text, statuses[i]) == 0)
+            return statuses[i];
+    return NULL;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */

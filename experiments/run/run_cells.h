@@ -22,6 +22,9 @@
 /* "ok", "skipped", "diverged", "failed". */
 const char *qm_outcome_status(const struct qm_outcome *o);
 
+/* The status of these with that text, as a static string; NULL: none has it (text may be NULL). */
+const char *qm_outcome_status_of(const char *text);
+
 /* Runs all cells with the given number of threads.  The outcomes do not depend on that number.
  * progress 0: silent.  stop as in lockstep.h.  On failure the message is that of the failed cell
  * with the lowest index. */

@@ -9,13 +9,14 @@
  * and returns the number of entries; 0 for a name, width or sign that it does not know.  sign 1:
  * entries in [-1, 1]; 0: in [0, 1].  Exceptions:
  *   int          in units of its code, -2^(b-1) .. 2^(b-1) - 1; its scale is absmax / (2^(b-1) - 1)
+ *   intd         2^b - 1 entries in units of its code, -(2^(b-1) - 1) .. 2^(b-1) - 1
  *   nf4s         15 entries
  *   lint signed  2^b - 1 entries, k / (2^(b-1) - 1), since its source has no other codes
  *   e4m3         in its own units, -448 .. 448, one zero: 253 entries; its scale is absmax / 448
  *   log, logf    q / 255 of the coded range, in log2 space
  * Two neighbours are equal where a format has two codes for one value: lin0 signed (0 twice), fp4
- * (-0, +0), fp4s, fp52 and fpx signed (+0, -0, in the order of their sources), de0 unsigned (its
- * smallest value twice).
+ * (-0, +0), nvfp4, fp4s, fp52 and fpx signed (+0, -0, in the order of their sources), de0 unsigned
+ * (its smallest value twice).
  *
  * The sources' tables are float32.  Rounding the values here once gives the tables of int, intm,
  * lint, nf4, nf4a8, fp4, fp4s, fpx, e4m3 and of unsigned lin, pow2, pow3; the sources of dyn and de
