@@ -2,7 +2,9 @@
 #include "core/base/name.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <regex.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -158,12 +160,31 @@ int qm_name_ends(const char *name, const char *end)
     return n >= k && strcmp(name + n - k, end) == 0;
 }
 
-enum { FILTER_FLAGS = REG_EXTENDED | REG_ICASE | REG_NOSUB };
+enum { FILTER_FLAGS = REG_EXTENDED | REG_ICASE | REG_NOSUB, FILTER_REPEATS = 10000 };
+
+/* The product of all counts in braces, at most about 2^40: the C library writes a repetition out,
+ * and one of another as often as both say. */
+static double repeats(const char *filter)
+{
+    double all = 1.0;
+    for (const char *c = strchr(filter, '{'); c; c = strchr(c + 1, '{')) {
+        double low = strtod(c + 1, NULL), high = 0.0;
+        const char *comma = c + 1 + strspn(c + 1, "0123456789");
+        if (*comma == ',')
+            high = strtod(comma + 1, NULL);
+        all *= fmax(fmax(low, high), 1.0);
+        all = fmin(all, 0x1p40);
+    }
+    return all;
+}
 
 qm_status qm_name_check_filter(const char *filter)
 {
     char reason[128];
     regex_t re;
+    if (repeats(filter) > FILTER_REPEATS)
+        return qm_fail(QM_BAD_ARG, "'%s': its counts in braces make more than %d repetitions",
+                       filter, FILTER_REPEATS);
     int code = regcomp(&re, filter, FILTER_FLAGS);
     if (code == 0) {
         regfree(&re);

@@ -28,7 +28,8 @@ qm_status qm_name_none_of(const char *what, const char *name, const char *const 
 
 int qm_name_ends(const char *name, const char *end); /* whether it does */
 
-/* QM_BAD_ARG with regcomp's reason: filter is no POSIX extended regular expression. */
+/* QM_BAD_ARG with the reason: filter is no POSIX extended regular expression, or its counts in
+ * braces multiply to more than 10,000, for which the C library may take all memory. */
 qm_status qm_name_check_filter(const char *filter);
 
 /* Whether text matches filter: a case-insensitive POSIX extended regular expression; one that does

@@ -322,6 +322,19 @@ static qm_status chunked(const char *name, hid_t set, hid_t plist, const struct 
                          name, (unsigned long long)end, (unsigned long long)e->file);
 }
 
+int qm_h5_guard_has_holes(hid_t set)
+{
+    uint64_t bytes = 0;
+    H5D_fill_time_t time = H5D_FILL_TIME_IFSET;
+    H5D_space_status_t status = H5D_SPACE_STATUS_ALLOCATED;
+    hid_t plist = H5Dget_create_plist(set);
+    int is_known =
+        plist >= 0 && H5Pget_fill_time(plist, &time) >= 0 && H5Dget_space_status(set, &status) >= 0;
+    H5Pclose(plist);
+    return is_known && time == H5D_FILL_TIME_NEVER && status != H5D_SPACE_STATUS_ALLOCATED &&
+           claimed_bytes(set, &bytes) && bytes > 0;
+}
+
 qm_status qm_h5_guard_dataset(const char *path, const char *name, hid_t set)
 {
     char why[200];
@@ -333,6 +346,10 @@ qm_status qm_h5_guard_dataset(const char *path, const char *name, hid_t set)
     qm_status st = QM_OK;
     if (!claimed_bytes(set, &e.claimed))
         st = qm_fail(QM_BAD_FILE, "%.200s does not fit in 2^63 bytes", name);
+    else if (qm_h5_guard_has_holes(set))
+        st = qm_fail(
+            QM_BAD_FILE,
+            "%.200s has values that were never written, and that HDF5 is told never to fill", name);
     else if (H5Pget_external_count(plist) > 0 && !qm_reader_follows_links())
         st = qm_fail(QM_BAD_FILE, "%.200s has its data in another file", name);
     H5D_layout_t layout = H5Pget_layout(plist);

@@ -37,6 +37,10 @@ int qm_h5_guard_float(hid_t type, enum qm_dtype *out);
  * before that of values qm_h5_chunks_check (h5_chunks.h), which unpacks them. */
 qm_status qm_h5_guard_dataset(const char *path, const char *name, hid_t set);
 
+/* Whether some of a dataset's values were never written and its fill time is "never": what HDF5
+ * reads there is what happened to be in memory.  Such a dataset is refused above. */
+int qm_h5_guard_has_holes(hid_t set);
+
 /* A walk over the links of a file; start with zeros. */
 struct qm_h5_walk_count {
     int depth, links, shared;

@@ -139,6 +139,8 @@ static qm_status take_dataset(struct walk *w, hid_t set, hid_t type, hid_t space
         return QM_OK;
     if (H5Pget_layout(plist) == H5D_VIRTUAL || H5Pget_external_count(plist) > 0)
         snprintf(why, WHY, "its data is in other files");
+    else if (qm_h5_guard_has_holes(set))
+        snprintf(why, WHY, "values that were never written, and that HDF5 is told never to fill");
     else if (dtype_of(type, &dtype, why))
         QM_TRY(take_shape(w, space, dtype, &shape, why));
     if (*why) {

@@ -199,6 +199,12 @@ static qm_status add_all(struct qm_file *f, zip_t *z)
         memcpy(name, info.name, length + 1);
         if (length > 4 && strcmp(name + length - 4, ".npy") == 0)
             name[length - 4] = '\0';
+        int is_array = info.size >= 6 && memcmp(f->map + at, "\x93NUMPY", 6) == 0;
+        if (!is_array && length == strlen(name)) { /* a folder, a text: no name of an array */
+            qm_left_out_add(&left, "%.200s (no .npy)", name);
+            at += ((size_t)info.size + 63) / 64 * 64;
+            continue;
+        }
         qm_status st = qm_npy_add(f, name, at, at + (size_t)info.size, &left);
         if (st != QM_OK)
             return qm_fail_in(st, name);

@@ -20,7 +20,8 @@
  *                 Datasets of other types (compounds, other enumerations, other floats), of
  *                 higher rank, or with their data in other files (virtual, external storage) are
  *                 named in left_out, or counted there; texts and tables of result files are not.
- *                 Blocks that were never written read as the fill value.  A link that leads nowhere
+ *                 Blocks that were never written read as the fill value; where HDF5 is told never
+ *                 to fill them the dataset is left out.  A link that leads nowhere
  *                 refuses the file; a link back to a group it lies in is ignored.  h5_guard.h
  *                 checks the storage, the HDF5 library the rest of the file's structure.
  *

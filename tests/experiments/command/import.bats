@@ -164,3 +164,47 @@ P
     for i in 0 1 2 3; do "$QUALM" digest -q $i.h5 2>/dev/null | cut -d' ' -f1; done >sums
     [ "$(wc -l <sums)" = 4 ] && [ "$(sort -u sums | wc -l)" = 1 ]
 }
+
+# What HDF5 reads where nothing was written, and nothing is to be filled, is what was in memory.
+@test "import: HDF5 values that were never written are left out where nothing fills them" {
+    "$PYTHON" - <<'P'
+import h5py, numpy as np
+with h5py.File("holes.h5", "w") as f:
+    f["secret"] = np.arange(1, 1025, dtype="f4")
+    f.create_dataset("unset", (1024,), "f4", fill_time="never")
+    f.create_dataset("part", (16,), "f4", chunks=(4,), fill_time="never")[0:4] = 5
+    f.create_dataset("whole", (16,), "f4", chunks=(4,), fill_time="never")[:] = 5
+    f.create_dataset("none", (0,), "f4", fill_time="never")
+    f.create_dataset("zeros", (16,), "f4", chunks=(4,))
+    f.create_dataset("threes", (16,), "f4", fillvalue=3)
+    f["truth"] = np.array([0, 1, 2, 255, 128, 127], "u1").view("?")
+P
+    run -0 "$QUALM" import holes.h5 -o out.npz
+    [[ $output == *"left out: "*"part (values that were never written"*"unset (values that were"* ]]
+    "$PYTHON" - <<'P'
+import numpy as np
+f = np.load("out.npz")
+assert {*f} == {"secret", "whole", "none", "zeros", "threes", "truth"}
+assert (f["whole"] == 5).all() and (f["zeros"] == 0).all() and (f["threes"] == 3).all()
+assert f["truth"].tolist() == [False] + [True] * 5
+P
+    fails_with 3 "/part has values that were never written" digest holes.h5
+}
+
+@test "import: what is no array in an .npz is named; counts in a filter's braces have an end" {
+    "$PYTHON" - <<'P'
+import zipfile, numpy as np
+np.savez("more.npz", a=np.ones(3, "f4"))
+with zipfile.ZipFile("more.npz", "a") as f:
+    f.writestr("sub/", "")
+    f.writestr("README.txt", "hello")
+with zipfile.ZipFile("broken.npz", "w") as f:
+    f.writestr("w.npy", "hello")
+P
+    run -0 "$QUALM" import more.npz -o out.npz
+    [[ $output == *"left out: sub/ (no .npy); README.txt (no .npy)"*"1 arrays"* ]]
+    fails_with 3 "expected .npy version" import broken.npz -o out.npz
+    fails_with 2 "counts in braces make more than 10000 repetitions" import more.npz -o out.npz \
+        --tensor '((a{1,255}){1,255}){1,255}'
+    run -0 "$QUALM" import more.npz -o out.npz --tensor '^a{1,255}$'
+}
