@@ -169,12 +169,20 @@ P
 @test "import: HDF5 values that were never written are left out where nothing fills them" {
     "$PYTHON" - <<'P'
 import h5py, numpy as np
+def never(f, name, n, chunk=None):
+    how = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    how.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    if chunk:
+        how.set_chunk((chunk,))
+    space = h5py.h5s.create_simple((n,))
+    h5py.h5d.create(f.id, name.encode(), h5py.h5t.IEEE_F32LE, space, how)
+    return f[name]
 with h5py.File("holes.h5", "w") as f:
     f["secret"] = np.arange(1, 1025, dtype="f4")
-    f.create_dataset("unset", (1024,), "f4", fill_time="never")
-    f.create_dataset("part", (16,), "f4", chunks=(4,), fill_time="never")[0:4] = 5
-    f.create_dataset("whole", (16,), "f4", chunks=(4,), fill_time="never")[:] = 5
-    f.create_dataset("none", (0,), "f4", fill_time="never")
+    never(f, "unset", 1024)
+    never(f, "part", 16, 4)[0:4] = 5
+    never(f, "whole", 16, 4)[:] = 5
+    never(f, "none", 0)
     f.create_dataset("zeros", (16,), "f4", chunks=(4,))
     f.create_dataset("threes", (16,), "f4", fillvalue=3)
     f["truth"] = np.array([0, 1, 2, 255, 128, 127], "u1").view("?")
