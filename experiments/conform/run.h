@@ -61,6 +61,7 @@ struct qm_run_tolerance {
 };
 
 struct qm_run {
+    int mixes; /* 1: a step makes a number of an element from all of the tensor, as Muon does */
     struct qm_recipe recipe;
     struct qm_shape shape;
     int64_t steps;
