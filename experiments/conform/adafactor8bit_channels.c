@@ -26,6 +26,10 @@ struct projection {
     int64_t rows, cols, rank, inner, channels;
     int is_right; /* channels are rows */
     int forgets;  /* second moments keep nothing of the old number */
+    /* First and second moments after the step, before they are coded; NULL: not kept, or
+     * factored. */
+    const float *first, *second;
+    double takes; /* the weight of a projected number in its moment */
 };
 
 static struct projection projection_of(const struct qm_adafactor8_replay *r, int64_t t)
@@ -76,23 +80,44 @@ static double counts_within(double numbers, double squares)
     return squares > 0.0 ? fmin(share, sqrt(share)) : 0.0;
 }
 
+/* What the error e of a projected number x makes of its adapted number w = m / sqrt(v), squared;
+ * adds w^2 to *squares.  m is off by its weight in m times e, sqrt(v) by no more than e. */
+static double adapted_error(const struct projection *a, int64_t at, double x, double e,
+                            double *squares)
+{
+    double m = a->first ? (double)a->first[at] : x, v = sqrt((double)a->second[at]);
+    if (!isfinite(m) || !(v > 0.0) || !isfinite(v))
+        return 0.0;
+    double w = fabs(m) / v, off = e / v < 0.25 ? e / v * (a->takes + 4.0 / 3.0 * w) : a->takes + w;
+    *squares += w * w;
+    return off * off;
+}
+
 /* SHARE and COUNTS of all channels; up: what a factor is multiplied by at most. */
 static void factors_of(struct qm_adafactor8_replay *r, const struct projection *a, double up,
                        struct qm_adafactor8_channel *channel)
 {
     double all = 0.0, all_sizes = 0.0, most = 0.0, u = (double)a->inner * QM_STEP_U;
+    double all_off = 0.0, all_adapted = 0.0;
     for (int64_t k = 0; k < a->channels; k++) {
-        double squares = 0.0, sizes = 0.0, share = 0.0, size;
+        double squares = 0.0, sizes = 0.0, share = 0.0, size, off = 0.0, adapted = 0.0;
         for (int64_t j = 0; j < a->rank; j++) {
             double sum = project(a, k, j, &size);
             squares += sum * sum;
             sizes += size * size;
+            if (a->second)
+                off += adapted_error(a, a->is_right ? k * a->rank + j : j * a->channels + k, sum,
+                                     u * size, &adapted);
             if (a->forgets && sum != 0.0)
                 share = fmax(share, size / fabs(sum));
         }
         if (squares > 0.0)
             share = fmax(share, sqrt(sizes / squares));
         channel[k].share = u * share;
+        if (adapted > 0.0) /* of both norms, each its own */
+            channel[k].share = fmax(u * share, 0.5 * (u * share + sqrt(off / adapted)));
+        all_off += off;
+        all_adapted += adapted;
         channel[k].factor = up * counts_over((double)a->rank, squares);
         most = fmax(most, channel[k].share);
         all += squares;
@@ -101,6 +126,8 @@ static void factors_of(struct qm_adafactor8_replay *r, const struct projection *
     int is_one = r->recipe.hyper.tensor_scale;
     if (is_one && !a->forgets && all > 0.0)
         most = u * sqrt(all_sizes / all);
+    if (is_one && all_adapted > 0.0)
+        most = fmax(most, 0.5 * (most + sqrt(all_off / all_adapted)));
     for (int64_t k = 0; is_one && k < a->channels; k++) {
         channel[k].share = most;
         channel[k].factor = up * counts_over((double)(a->rank * a->channels), all);
@@ -135,13 +162,18 @@ static void norm_of(struct qm_adafactor8_replay *r, const struct projection *a, 
 }
 
 void qm_adafactor8_channels_of(struct qm_adafactor8_replay *r, int64_t t, const float *before,
-                               const float *step, struct qm_adafactor8_channel *channel)
+                               const float *step, const float *first, const float *second,
+                               struct qm_adafactor8_channel *channel)
 {
     const struct qm_hyper *h = &r->recipe.hyper;
     r->channels = (struct qm_adafactor8_channels){.of = NULL};
     if (r->terms == 0 || !r->proj)
         return;
     struct projection a = projection_of(r, t);
+    int64_t low = a.rank * a.channels;
+    a.first = r->slot[QM_ADAFACTOR8_M].n == low ? first : NULL;
+    a.second = r->slot[QM_ADAFACTOR8_V].n == low ? second : NULL;
+    a.takes = a.first ? 1.0 - qm_adafactor8_keeps(r) : 1.0;
     double up = fmax(h->scale, 1.0) / (1.0 - pow(fmax(h->beta1, 0.0), (double)t)), most_p = 0.0,
            rate = qm_adafactor8_rate_of(r, before, h->scale_parameter), sum = 0.0;
     for (int64_t k = 0; k < a.rank; k++)

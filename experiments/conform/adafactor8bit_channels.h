@@ -10,7 +10,10 @@
  * SHARE  of its factor |adapted| / (|projected| + 1e-8): k u times sizes of terms over sums, in a
  *        factor once for each of the two norms.  Where second moments keep nothing of the old
  *        number, one sum that cancels may make the whole adapted channel, so it is that of the
- *        worst one.  0 where all sums are 0.
+ *        worst one.  Where the second moments v are known, the norm above the line is that of the
+ *        adapted numbers w = m / sqrt(v), each off by k u of its own terms over sqrt(v), times its
+ *        weight in the first moment plus |w|: a sum that cancels as the one before did, or in the
+ *        first step, has a small v.  0 where all sums are 0.
  * COUNTS of its factor, absolute: squares of the adapted channel below 2^-126 are r counts, so the
  *        norm above the line is off by sqrt(r q), and the factor by that over |projected| + 1e-8.
  *        What it scales is off by that times |g|.
@@ -45,10 +48,12 @@ struct qm_adafactor8_channel {
 };
 
 /* Sets r->channels of step t, whose array is `channel`, with room for as many as there are rows or
- * columns; before: the parameters before the step; step: what it takes off them, without a decay.
+ * columns; before: the parameters before the step; step: what it takes off them, without a decay;
+ * first, second: the projected moments after it, before they are coded, or NULL.
  * r->channels.of is NULL where nothing is projected. */
 void qm_adafactor8_channels_of(struct qm_adafactor8_replay *r, int64_t t, const float *before,
-                               const float *step, struct qm_adafactor8_channel *channel);
+                               const float *step, const float *first, const float *second,
+                               struct qm_adafactor8_channel *channel);
 
 /* The channel of element k of the gradient, or of number k of its projection. */
 int64_t qm_adafactor8_channel_of(const struct qm_adafactor8_replay *r, int64_t k);

@@ -376,13 +376,14 @@ static qm_status channels_off(struct qm_conform *c, struct qm_adafactor8_replay 
     return QM_OK;
 }
 
-/* The momentum after the step, before it was coded, into *now; NULL: there is none. */
-static qm_status momentum_now(const struct qm_adafactor8_replay *r, void *plan,
-                              const struct room *w, const float **now)
+/* Slot i after the step, before it was coded, into *now; NULL: there is none.  room: of one without
+ * codes. */
+static qm_status slot_now(const struct qm_adafactor8_replay *r, void *plan, int i,
+                          const struct room *w, float *room, const float **now)
 {
-    const struct qm_adafactor8_recorded *m = &r->slot[QM_ADAFACTOR8_M];
-    *now = m->n == 0 ? NULL : m->codes ? w->x[QM_ADAFACTOR8_M] : w->moment;
-    return *now == w->moment ? qm_backend_cpu.decode(plan, QM_ADAFACTOR8_M, w->moment) : QM_OK;
+    const struct qm_adafactor8_recorded *s = &r->slot[i];
+    *now = s->n == 0 ? NULL : s->codes ? w->x[i] : room;
+    return *now == room && room ? qm_backend_cpu.decode(plan, i, room) : QM_OK;
 }
 
 /* Skips a case where nothing of a step's confidence or of its factors is known. */
@@ -409,7 +410,7 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
     size_t bytes = sizeof *p * (size_t)r->n;
     for (int64_t t = from; t <= to && qm_golden_case_open(c); t++) {
         const float *before = t > 1 ? r->params + (t - 2) * r->n : r->p0;
-        const float *want = r->params + (t - 1) * r->n, *now;
+        const float *want = r->params + (t - 1) * r->n, *now, *second;
         char what[64];
         QM_TRY(load(r, plan[0], t - 1, w->codes));
         if (r->slot[QM_ADAFACTOR8_M].n > 0)
@@ -424,10 +425,11 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
             QM_TRY(load(r, plan[1], t - 1, w->codes));
             QM_TRY(qm_backend_cpu.step(plan[1], &bare, &gt, t, 0));
         }
-        QM_TRY(momentum_now(r, plan[0], w, &now));
+        QM_TRY(slot_now(r, plan[0], QM_ADAFACTOR8_M, w, w->moment, &now));
+        QM_TRY(slot_now(r, plan[0], QM_ADAFACTOR8_V, w, w->values, &second));
         qm_adafactor8_find_small(r, t, w->momentum, now);
         r->cancels = qm_adafactor8_cancels(c, r, plan[0], w->momentum, w->x, t);
-        qm_adafactor8_channels_of(r, t, before, w->step, w->channel);
+        qm_adafactor8_channels_of(r, t, before, w->step, now, second, w->channel);
         QM_TRY(channels_off(c, r, plan[0], t, w));
         qm_adafactor8_norm_off(r, p, want, before, t);
         skip_unknown(c, r, t);

@@ -7,9 +7,10 @@
  * of oracle/rule/bound_muon.c, the size of what all roundings make together, as a norm of
  * Frobenius, and each number of it by that, or NS_TOLERANCE, four such roundings of a number
  * between 1 and 2.  Of 3,700 drawn matrices 366 had a factor that was not equal and none was
- * further off; of the first 500 the furthest was so by 0.37 d, and of 400 of another hand by 0.53 d.  Where the recorded factor is
- * applied, the decayed parameter, the product and the sum round three times on either side, each by
- * at most 2^-24 of its number; after a whole step NS_TOLERANCE times the rate is added.
+ * further off than half of d; of 400 drawn by another hand two were, by 0.53 d at most.  Where the
+ * recorded factor is applied, the decayed parameter, the product and the sum round three times on
+ * either side, each by at most 2^-24 of its number; after a whole step NS_TOLERANCE times the rate
+ * is added.
  *
  * torch adds epsilon to the norm of a bfloat16 matrix as a bfloat16 number on the CPU and as a
  * float32 one on a GPU.  The run is replayed with the one that leads to the recorded factors. */

@@ -322,17 +322,30 @@ static qm_status chunked(const char *name, hid_t set, hid_t plist, const struct 
                          name, (unsigned long long)end, (unsigned long long)e->file);
 }
 
+/* Whether each place of a dataset in chunks has one. */
+static int has_all_chunks(hid_t set, hid_t plist)
+{
+    hsize_t n = 0;
+    hid_t space = H5Dget_space(set);
+    int is_known = space >= 0 && H5Dget_num_chunks(set, space, &n) >= 0;
+    H5Sclose(space);
+    return is_known && n == qm_h5_chunks_places(set, plist);
+}
+
 int qm_h5_guard_has_holes(hid_t set)
 {
     uint64_t bytes = 0;
     H5D_fill_time_t time = H5D_FILL_TIME_IFSET;
     H5D_space_status_t status = H5D_SPACE_STATUS_ALLOCATED;
     hid_t plist = H5Dget_create_plist(set);
-    int is_known =
-        plist >= 0 && H5Pget_fill_time(plist, &time) >= 0 && H5Dget_space_status(set, &status) >= 0;
+    int is_never = plist >= 0 && H5Pget_fill_time(plist, &time) >= 0 &&
+                   time == H5D_FILL_TIME_NEVER && claimed_bytes(set, &bytes) && bytes > 0;
+    int has = is_never &&
+              (H5Pget_layout(plist) == H5D_CHUNKED ? !has_all_chunks(set, plist)
+                                                   : H5Dget_space_status(set, &status) >= 0 &&
+                                                         status != H5D_SPACE_STATUS_ALLOCATED);
     H5Pclose(plist);
-    return is_known && time == H5D_FILL_TIME_NEVER && status != H5D_SPACE_STATUS_ALLOCATED &&
-           claimed_bytes(set, &bytes) && bytes > 0;
+    return has;
 }
 
 qm_status qm_h5_guard_dataset(const char *path, const char *name, hid_t set)
