@@ -20,13 +20,14 @@ enum { SMALL = 1 << 16, BLOCK = 256, EMULATED = 7, ARRAYS = 4 * QM_KERNEL_SLOTS 
 enum { CHUNK = 8 << 20, BEYOND = 0xa5 };
 static const size_t before = (size_t)8 << 30; /* bytes without access before an array */
 
-/* An array of both tensors; `per` elements share `bytes` bytes. */
+/* An array of both tensors; `per` elements share `bytes` bytes, or of codes that are packed, one
+ * after the other, 8 elements do. */
 struct array {
     const char *what, *of;
     unsigned char *small, *far, *map;
     size_t map_bytes;
     int64_t per, bytes;
-    int is_const, is_float;
+    int is_const, is_float, is_packed;
     size_t beyond; /* bytes from the end of the large array to a page without access */
 };
 
@@ -58,7 +59,8 @@ static int64_t end_of(const struct far *f, int64_t n, int window)
 /* Bytes of an array of n elements, and where one of the two windows lies in it. */
 static size_t offset(const struct array *x, int64_t element)
 {
-    return (size_t)((element + x->per - 1) / x->per * x->bytes);
+    return (size_t)(x->is_packed ? (element * x->bytes + 7) / 8
+                                 : (element + x->per - 1) / x->per * x->bytes);
 }
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
@@ -198,10 +200,11 @@ static qm_status slot_add(struct far *f, int i)
     int64_t scales = blocks ? from->n_scales / blocks : 0; /* of a block */
     struct array draws = {"draws", from->name, .per = 1, .bytes = 4, .is_const = 1};
     struct array values = {"value", from->name, .per = 1, .bytes = 4, .is_float = 1};
-    struct array codes = {"code byte", from->name, .per = 8, .bytes = width_of(from)};
+    struct array codes = {"code byte", from->name, .per = 8, .bytes = width_of(from),
+                          .is_packed = 1};
     struct array scale = {"scale", from->name, .per = block, .bytes = 4 * scales, .is_float = 1};
     if (from->code_bytes == from->n)
-        codes.per = codes.bytes = 1;
+        codes = (struct array){"code byte", from->name, .per = 1, .bytes = 1};
     to->n = to->dim[0] = f->n;
     QM_TRY(add(f, draws, from->draws, &to->draws));
     if (!from->bits)
