@@ -25,7 +25,7 @@ static hid_t memory_type(enum qm_dtype dtype)
     case QM_DTYPE_u64: return H5Tcopy(H5T_NATIVE_UINT64);
     case QM_DTYPE_u32: return H5Tcopy(H5T_NATIVE_UINT32);
     case QM_DTYPE_u16: return H5Tcopy(H5T_NATIVE_UINT16);
-    case QM_DTYPE_bool: return H5Tcopy(H5T_NATIVE_INT8); /* no other byte becomes 0 in it */
+    case QM_DTYPE_bool: return H5Tcopy(H5T_NATIVE_INT8); /* a byte that is not 0 stays so */
     case QM_DTYPE_u8: return H5Tcopy(H5T_NATIVE_UINT8);
     case QM_DTYPE_f16:
     case QM_DTYPE_bf16: {
