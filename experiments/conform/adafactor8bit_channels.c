@@ -66,8 +66,8 @@ static double project(const struct projection *a, int64_t k, int64_t j, double *
     return sum;
 }
 
-/* 0 where the squares certainly overflow in float32, a tenth beyond its range, as their sums are off
- * by far less: the factor is then a quotient by infinity. */
+/* 0 where the squares certainly overflow in float32, a tenth beyond its range, as their sums are
+ * off by far less: the factor is then a quotient by infinity. */
 static double counts_over(double numbers, double squares)
 {
     return squares > 1.1 * (double)FLT_MAX ? 0.0
