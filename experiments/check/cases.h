@@ -121,6 +121,11 @@ struct qm_case {
 #define QM_CASE_LAST_STEP ((int64_t)1 << 41)
 /* Steps of a case; largest exponent of a part. */
 enum { QM_CHECK_STEPS = 3, QM_CASE_POWER = 150 };
+/* Seed of the judge's cases where none is given; its digits, for texts of `--help`. */
+#define QM_CHECK_SEED         20240501
+#define QM_CHECK_SEED_TEXT    QM_DIGITS_OF(QM_CHECK_SEED)
+#define QM_DIGITS_OF(number)  QM_DIGITS_OF_(number)
+#define QM_DIGITS_OF_(digits) #digits
 /* Elements above which a tensor is large, and above which it makes one step where that will do. */
 enum { QM_LARGE = (1 << 15) + 8, QM_COSTLY = (1 << 17) + 8 };
 

@@ -40,7 +40,6 @@ enum {
     KEY_ALLOW_REFUSED
 };
 
-static const uint64_t default_seed = 20240501;
 enum { DRAWS = 680, QUICK_DRAWS = 96, QUICK_STRIDE = 8, BATCH = 32 };
 
 struct options {
@@ -82,7 +81,8 @@ static const struct argp_option options[] = {
      "climb to inputs at which the error comes nearest its bound, for --time S altogether (default "
      "60): is the bound that I am judged by right, and is it sharp?",
      0},
-    {"seed", 's', "N", 0, "of drawn cases, parameters and gradients (default 20240501)", 0},
+    {"seed", 's', "N", 0,
+     "of drawn cases, parameters and gradients (default " QM_CHECK_SEED_TEXT ")", 0},
     {"backend", KEY_BACKEND, "NAME", 0,
      "cpu (default); cuda: on the GPU, by NVRTC; emu: the same kernels on the CPU", 0},
     {"mode", KEY_MODE, "MODE", 0,
@@ -585,7 +585,7 @@ int qm_cmd_check(int argc, char **argv)
     struct options o = {
         .status = QM_OK,
         .draws = -1,
-        .seed = default_seed,
+        .seed = QM_CHECK_SEED,
         .kernel.limits = {.seconds = 10, .mebibytes = 2048, .processes = QM_PROCESSES}};
     int code = qm_cli_parse(&argp, argc, argv, &o);
     int is_apart = o.backend && strcmp(o.backend, "cuda") == 0;

@@ -5,14 +5,13 @@
 #include <string.h>
 
 #include "core/base/name.h"
+#include "experiments/check/cases.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
 #include "experiments/mutants/matrix.h"
 #include "experiments/store/atomic_file.h"
 
 enum { KEY_LIST = 256, KEY_ONLY, KEY_QUICK, KEY_RUNS, KEY_EXPORT };
-
-static const uint64_t default_seed = 20240501;
 
 struct options {
     struct qm_matrix_options m;
@@ -29,7 +28,7 @@ static const struct argp_option options[] = {
      "survives those gets all cases",
      0},
     {"runs", KEY_RUNS, "N", 0, "benign cases at least (default 1000)", 0},
-    {"seed", 's', "N", 0, "of parameters and gradients (default 20240501)", 0},
+    {"seed", 's', "N", 0, "of parameters and gradients (default " QM_CHECK_SEED_TEXT ")", 0},
     {"export", KEY_EXPORT, "ID", 0,
      "write this kernel to FILE (default: stdout), for `qualm check --kernel FILE`", 0},
     {0}};
@@ -184,7 +183,7 @@ int qm_cmd_mutate(int argc, char **argv)
             "  qualm mutate --export adamw4_ao.tie-down bug.c; qualm check --kernel bug.c",
         .children = children,
     };
-    struct options o = {.m = {.runs = 1000, .seed = default_seed}};
+    struct options o = {.m = {.runs = 1000, .seed = QM_CHECK_SEED}};
     struct qm_registry r;
     int failed = 0, code = qm_cli_parse(&argp, argc, argv, &o);
     if (code)

@@ -16,7 +16,7 @@ static const struct argp_option options[] = {
     {"shape", KEY_SHAPE, "SHAPE", 0, "start from the first failing class at this shape (1000003)",
      0},
     {"steps", KEY_STEPS, "N", 0, "steps of the case (default 3)", 0},
-    {"seed", 's', "N", 0, "of parameters and gradients (default 20240501)", 0},
+    {"seed", 's', "N", 0, "of parameters and gradients (default " QM_CHECK_SEED_TEXT ")", 0},
     {"time", KEY_TIME, "S", 0,
      "stop after S seconds, of which the search for a failing case is a part (default 10)", 0},
     {"memory-limit", KEY_LIMIT_MEMORY, "MIB", 0, "resident memory of a step (default 2048)", 0},
@@ -97,7 +97,8 @@ int qm_cmd_shrink(int argc, char **argv)
     static struct options o;
     char out[256];
     o = (struct options){
-        .r = {.seed = 20240501, .steps = QM_CHECK_STEPS, .seconds = 10.0, .mebibytes = 2048.0}};
+        .r = {
+            .seed = QM_CHECK_SEED, .steps = QM_CHECK_STEPS, .seconds = 10.0, .mebibytes = 2048.0}};
     int code = qm_cli_parse(&argp, argc, argv, &o);
     if (code != 0)
         return code;

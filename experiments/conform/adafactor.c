@@ -161,9 +161,12 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
         qm_golden_case_skip(c, "optimizer '%s' is not one of this file's", optimizer);
 }
 
-void qm_conform_adafactor_group(struct qm_conform *c, const char *group)
+void qm_conform_adafactor_group(struct qm_conform *c, const struct qm_golden_place *at)
 {
-    qm_tensor_run_group(c, group, setup, NULL);
+    qm_tensor_run_replay(c, at->path, setup);
 }
 
-void qm_conform_adafactor(struct qm_conform *c) { qm_tensor_run_replay(c, setup, NULL); }
+void qm_conform_adafactor(struct qm_conform *c)
+{
+    qm_golden_each(c, "", qm_conform_adafactor_group);
+}

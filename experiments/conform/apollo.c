@@ -260,14 +260,16 @@ static void replay_proj(struct qm_conform *c)
     qm_match_close(c, "entry", got, want, count * n, 0.0, ENTRY_TOLERANCE);
 }
 
-static void extra(struct qm_conform *c, const char *group)
+static void replay_group(struct qm_conform *c, const struct qm_golden_place *at)
 {
     char path[2 * QM_GOLDEN_PATH];
-    snprintf(path, sizeof path, "%s/proj_seed", group);
-    if (qm_golden_at(c->file, path) != QM_GOLDEN_DATASET || !qm_golden_case_begin(c, group, "proj"))
+    qm_tensor_run_replay(c, at->path, setup);
+    snprintf(path, sizeof path, "%s/proj_seed", at->path);
+    if (qm_golden_at(c->file, path) != QM_GOLDEN_DATASET ||
+        !qm_golden_case_begin(c, at->path, "proj"))
         return;
     replay_proj(c);
     qm_golden_case_end(c);
 }
 
-void qm_conform_apollo(struct qm_conform *c) { qm_tensor_run_replay(c, setup, extra); }
+void qm_conform_apollo(struct qm_conform *c) { qm_golden_each(c, "", replay_group); }

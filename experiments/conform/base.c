@@ -135,9 +135,16 @@ static void replay_uniform(struct qm_conform *c)
     }
 }
 
-static void replay_philox(struct qm_conform *c, const char *group)
+/* A group is a case, or each group within it is one. */
+static void replay_philox(struct qm_conform *c, const struct qm_golden_place *at)
 {
-    if (!qm_golden_case_begin(c, group, NULL))
+    if (qm_golden_at(c->file, at->path) != QM_GOLDEN_GROUP)
+        return;
+    if (!at->group[0] && qm_golden_groups(c, at->path)) {
+        qm_golden_each(c, at->path, replay_philox);
+        return;
+    }
+    if (!qm_golden_case_begin(c, at->path, NULL))
         return;
     if (qm_golden_case_has(c, "counter"))
         replay_block(c);
@@ -145,36 +152,14 @@ static void replay_philox(struct qm_conform *c, const char *group)
         replay_uniform(c);
     else if (qm_golden_case_has(c, "seed"))
         replay_device(c);
-    else if (strstr(group, "host"))
+    else if (strstr(at->path, "host"))
         replay_host(c);
     else
         replay_skips(c);
     qm_golden_case_end(c);
 }
 
-void qm_conform_philox(struct qm_conform *c)
-{
-    char name[128], path[QM_GOLDEN_PATH];
-    int n = qm_golden_members(c->file, "");
-    for (int i = 0; i < n; i++) {
-        int below = 0;
-        if (!qm_golden_member(c->file, "", i, name, sizeof name))
-            continue;
-        int members = qm_golden_members(c->file, name);
-        for (int k = 0; k < members; k++) {
-            char part[128];
-            if (!qm_golden_member(c->file, name, k, part, sizeof part))
-                continue;
-            snprintf(path, sizeof path, "%s/%s", name, part);
-            if (qm_golden_at(c->file, path) != QM_GOLDEN_GROUP)
-                continue;
-            below = 1;
-            replay_philox(c, path);
-        }
-        if (!below)
-            replay_philox(c, name);
-    }
-}
+void qm_conform_philox(struct qm_conform *c) { qm_golden_each(c, "", replay_philox); }
 
 /* ---- dtypes ---- */
 
@@ -313,29 +298,26 @@ static const char *why_not(const char *dataset)
     return "this program does not have this conversion";
 }
 
-void qm_conform_dtypes(struct qm_conform *c)
+static void replay_dtype(struct qm_conform *c, const struct qm_golden_place *at)
 {
-    char group[128], name[128];
-    int groups = qm_golden_members(c->file, "");
-    for (int i = 0; i < groups; i++) {
-        if (!qm_golden_member(c->file, "", i, group, sizeof group))
-            continue;
-        int members = qm_golden_members(c->file, group);
-        for (int m = 0; m < members; m++) {
-            int k = 0;
-            if (!qm_golden_member(c->file, group, m, name, sizeof name) || strcmp(name, "x") == 0 ||
-                strcmp(name, "x_bits") == 0 || strcmp(name, "random") == 0 ||
-                !qm_golden_case_begin(c, group, name))
-                continue;
-            while (k < N_CONVERSIONS && strcmp(conversions[k].dataset, name) != 0)
-                k++;
-            if (k < N_CONVERSIONS)
-                replay_conversion(c, name, k);
-            else if (qm_golden_case_has(c, "random") && strncmp(name, "squirrel", 8) != 0)
-                replay_stochastic(c, name);
-            else
-                qm_golden_case_skip(c, "%s", why_not(name));
-            qm_golden_case_end(c);
-        }
-    }
+    int k = 0;
+    if (strcmp(at->name, "x") == 0 || strcmp(at->name, "x_bits") == 0 ||
+        strcmp(at->name, "random") == 0 || !qm_golden_case_begin(c, at->group, at->name))
+        return;
+    while (k < N_CONVERSIONS && strcmp(conversions[k].dataset, at->name) != 0)
+        k++;
+    if (k < N_CONVERSIONS)
+        replay_conversion(c, at->name, k);
+    else if (qm_golden_case_has(c, "random") && strncmp(at->name, "squirrel", 8) != 0)
+        replay_stochastic(c, at->name);
+    else
+        qm_golden_case_skip(c, "%s", why_not(at->name));
+    qm_golden_case_end(c);
 }
+
+static void replay_dtypes(struct qm_conform *c, const struct qm_golden_place *at)
+{
+    qm_golden_each(c, at->path, replay_dtype);
+}
+
+void qm_conform_dtypes(struct qm_conform *c) { qm_golden_each(c, "", replay_dtypes); }

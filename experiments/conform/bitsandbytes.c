@@ -75,28 +75,24 @@ static void judge_padded(struct qm_conform *c, int k, float *table, int64_t entr
     qm_match_floats(c, "value", codec.cb.value, table, n);
 }
 
-static void replay_maps(struct qm_conform *c, const char *group)
+static void replay_map(struct qm_conform *c, const struct qm_golden_place *at)
 {
-    char name[128];
-    int n = qm_golden_members(c->file, group);
-    for (int i = 0; i < n; i++) {
-        if (!qm_golden_member(c->file, group, i, name, sizeof name) ||
-            !qm_golden_case_begin(c, group, name))
-            continue;
-        int k = map_find(name);
-        if (k < N_MAPS) {
-            int64_t entries = qm_golden_case_numel(c, name);
-            float *table = qm_golden_case_floats(c, name, entries);
-            if (strcmp(maps[k].map, "fp4s") == 0)
-                sign_zeros(table, NULL, entries);
-            if (maps[k].is_padded)
-                judge_padded(c, k, table, entries);
-            else
-                qm_match_map(c, maps[k].map, maps[k].bits, maps[k].sign, table, entries);
-        } else
-            qm_golden_case_skip(c, "a table that no quantizer here uses");
-        qm_golden_case_end(c);
+    if (!qm_golden_case_begin(c, at->group, at->name))
+        return;
+    int k = map_find(at->name);
+    if (k < N_MAPS) {
+        int64_t entries = qm_golden_case_numel(c, at->name);
+        float *table = qm_golden_case_floats(c, at->name, entries);
+        if (strcmp(maps[k].map, "fp4s") == 0)
+            sign_zeros(table, NULL, entries);
+        if (maps[k].is_padded)
+            judge_padded(c, k, table, entries);
+        else
+            qm_match_map(c, maps[k].map, maps[k].bits, maps[k].sign, table, entries);
+    } else {
+        qm_golden_case_skip(c, "a table that no quantizer here uses");
     }
+    qm_golden_case_end(c);
 }
 
 /* ---- quantizers ---- */
@@ -553,18 +549,22 @@ static void replay_optimizer(struct qm_conform *c)
     qm_run_replay(c, &run);
 }
 
-static void replay_group(struct qm_conform *c, const char *group)
+static void replay_group(struct qm_conform *c, const struct qm_golden_place *at)
 {
     char dataset[64];
     int several = 0;
-    snprintf(c->group, sizeof c->group, "%.310s", group);
+    if (strcmp(at->path, "maps") == 0) {
+        qm_golden_each(c, at->path, replay_map);
+        return;
+    }
+    snprintf(c->group, sizeof c->group, "%s", at->path);
     for (int w = 0; w < N_WAYS; w++)
         for (int four = 0; four < 2; four++) {
             snprintf(dataset, sizeof dataset, "%s_%s", four ? "packed" : "codes", ways[w].name);
             if (!qm_golden_case_has(c, dataset))
                 continue;
             several = 1;
-            if (!qm_golden_case_begin(c, group, ways[w].name))
+            if (!qm_golden_case_begin(c, at->path, ways[w].name))
                 continue;
             if (four)
                 replay_quantizer4(c, w);
@@ -572,10 +572,10 @@ static void replay_group(struct qm_conform *c, const char *group)
                 replay_quantizer8(c, w);
             qm_golden_case_end(c);
         }
-    if (several || !qm_golden_case_begin(c, group, NULL))
+    if (several || !qm_golden_case_begin(c, at->path, NULL))
         return;
     if (qm_golden_case_has(c, "code_out"))
-        replay_function(c, group);
+        replay_function(c, at->path);
     else if (qm_golden_case_has(c, "absmax_codes"))
         replay_nested(c);
     else if (qm_golden_case_has(c, "grads") || qm_golden_case_whole(c, "T", 0) > 0)
@@ -585,16 +585,4 @@ static void replay_group(struct qm_conform *c, const char *group)
     qm_golden_case_end(c);
 }
 
-void qm_conform_bitsandbytes(struct qm_conform *c)
-{
-    char name[128];
-    int n = qm_golden_members(c->file, "");
-    for (int i = 0; i < n; i++) {
-        if (!qm_golden_member(c->file, "", i, name, sizeof name))
-            continue;
-        if (strcmp(name, "maps") == 0)
-            replay_maps(c, name);
-        else
-            replay_group(c, name);
-    }
-}
+void qm_conform_bitsandbytes(struct qm_conform *c) { qm_golden_each(c, "", replay_group); }

@@ -128,4 +128,9 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     h->weight_decay = qm_tensor_run_number(c, "weight_decay", 0, 1, 0.0);
 }
 
-void qm_conform_came(struct qm_conform *c) { qm_tensor_run_replay(c, setup, NULL); }
+static void replay_group(struct qm_conform *c, const struct qm_golden_place *at)
+{
+    qm_tensor_run_replay(c, at->path, setup);
+}
+
+void qm_conform_came(struct qm_conform *c) { qm_golden_each(c, "", replay_group); }

@@ -430,31 +430,25 @@ static void replay_run(struct qm_conform *c)
         decoded_judge(c, &s[i], steps - 1, part(c, "state/", &s[i], "dequant_last", n));
 }
 
-void qm_conform_coat(struct qm_conform *c)
+static void replay_case(struct qm_conform *c, const struct qm_golden_place *at)
 {
-    char group[128], name[128], path[QM_GOLDEN_PATH];
-    int n = qm_golden_members(c->file, "");
-    for (int i = 0; i < n; i++) {
-        if (!qm_golden_member(c->file, "", i, group, sizeof group))
-            continue;
-        if (strcmp(group, "e4m3") == 0) {
-            if (qm_golden_case_begin(c, group, NULL)) {
-                replay_cast(c);
-                qm_golden_case_end(c);
-            }
-            continue;
-        }
-        for (int k = 0, m = qm_golden_members(c->file, group); k < m; k++) {
-            if (!qm_golden_member(c->file, group, k, name, sizeof name))
-                continue;
-            snprintf(path, sizeof path, "%s/%s", group, name);
-            if (!qm_golden_case_begin(c, path, NULL))
-                continue;
-            if (strcmp(group, "optim") == 0)
-                replay_run(c);
-            else
-                replay_quantizer(c);
-            qm_golden_case_end(c);
-        }
-    }
+    if (!qm_golden_case_begin(c, at->path, NULL))
+        return;
+    if (strcmp(at->path, "e4m3") == 0)
+        replay_cast(c);
+    else if (strcmp(at->group, "optim") == 0)
+        replay_run(c);
+    else
+        replay_quantizer(c);
+    qm_golden_case_end(c);
 }
+
+static void replay_group(struct qm_conform *c, const struct qm_golden_place *at)
+{
+    if (strcmp(at->path, "e4m3") == 0)
+        replay_case(c, at);
+    else
+        qm_golden_each(c, at->path, replay_case);
+}
+
+void qm_conform_coat(struct qm_conform *c) { qm_golden_each(c, "", replay_group); }

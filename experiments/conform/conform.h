@@ -90,6 +90,17 @@ void qm_conform_dtypes(struct qm_conform *c);
 int qm_golden_case_begin(struct qm_conform *c, const char *group, const char *part);
 void qm_golden_case_end(struct qm_conform *c);
 
+/* A member of a group: "" is the root, and path is group/name. */
+struct qm_golden_place {
+    const char *group, *name, *path;
+};
+
+/* Visits the members of a group in the order of their names.  One whose path has more than 250
+ * characters is a case of its own, which is unreadable. */
+void qm_golden_each(struct qm_conform *c, const char *group,
+                    void (*visit)(struct qm_conform *c, const struct qm_golden_place *at));
+int qm_golden_groups(struct qm_conform *c, const char *group); /* whether a member is a group */
+
 int qm_golden_case_open(const struct qm_conform *c); /* no difference, skip or failure so far */
 void qm_golden_case_skip(struct qm_conform *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

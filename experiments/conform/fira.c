@@ -332,4 +332,9 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
         qm_golden_case_skip(c, "optimizer '%s' is not one of this file's", text);
 }
 
-void qm_conform_fira(struct qm_conform *c) { qm_tensor_run_replay(c, setup, NULL); }
+static void replay_group(struct qm_conform *c, const struct qm_golden_place *at)
+{
+    qm_tensor_run_replay(c, at->path, setup);
+}
+
+void qm_conform_fira(struct qm_conform *c) { qm_golden_each(c, "", replay_group); }

@@ -104,20 +104,17 @@ static void replay_run(struct qm_conform *c)
     qm_param16_replay(c, &run);
 }
 
-void qm_conform_flashoptim(struct qm_conform *c)
+static void replay_group(struct qm_conform *c, const struct qm_golden_place *at)
 {
-    char name[128];
-    int n = qm_golden_members(c->file, "");
-    for (int i = 0; i < n; i++) {
-        if (!qm_golden_member(c->file, "", i, name, sizeof name) ||
-            !qm_golden_case_begin(c, name, NULL))
-            continue;
-        if (qm_golden_case_has(c, "grads"))
-            replay_run(c);
-        else if (qm_golden_case_has(c, "narrow_bits"))
-            qm_conform_ecc(c);
-        else
-            qm_conform_q8(c);
-        qm_golden_case_end(c);
-    }
+    if (!qm_golden_case_begin(c, at->path, NULL))
+        return;
+    if (qm_golden_case_has(c, "grads"))
+        replay_run(c);
+    else if (qm_golden_case_has(c, "narrow_bits"))
+        qm_conform_ecc(c);
+    else
+        qm_conform_q8(c);
+    qm_golden_case_end(c);
 }
+
+void qm_conform_flashoptim(struct qm_conform *c) { qm_golden_each(c, "", replay_group); }

@@ -183,22 +183,19 @@ static void replay_step(struct qm_conform *c)
     judge_plain(c, s->decoded + (run.steps - 1) * n, run.steps > 0 ? n : 0);
 }
 
-void qm_conform_lion8bit(struct qm_conform *c)
+static void replay_group(struct qm_conform *c, const struct qm_golden_place *at)
 {
-    char name[128];
-    int n = qm_golden_members(c->file, "");
-    for (int i = 0; i < n; i++) {
-        if (!qm_golden_member(c->file, "", i, name, sizeof name) ||
-            !qm_golden_case_begin(c, name, NULL))
-            continue;
-        if (qm_golden_case_has(c, "narrow_bits"))
-            qm_conform_ecc(c);
-        else if (!qm_golden_case_has(c, "grads"))
-            qm_conform_q8(c);
-        else if (qm_golden_case_has(c, "codes"))
-            replay_step(c);
-        else
-            replay_class(c);
-        qm_golden_case_end(c);
-    }
+    if (!qm_golden_case_begin(c, at->path, NULL))
+        return;
+    if (qm_golden_case_has(c, "narrow_bits"))
+        qm_conform_ecc(c);
+    else if (!qm_golden_case_has(c, "grads"))
+        qm_conform_q8(c);
+    else if (qm_golden_case_has(c, "codes"))
+        replay_step(c);
+    else
+        replay_class(c);
+    qm_golden_case_end(c);
 }
+
+void qm_conform_lion8bit(struct qm_conform *c) { qm_golden_each(c, "", replay_group); }

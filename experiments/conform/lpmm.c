@@ -496,23 +496,24 @@ static void replay_leaf(struct qm_conform *c, const char *group)
     qm_golden_case_end(c);
 }
 
-/* depth bounds the recursion in a damaged or circular file. */
-static void walk(struct qm_conform *c, const char *group, int depth)
+static int depth_of(const char *path)
 {
-    char name[128], path[QM_GOLDEN_PATH + 128];
-    int n = qm_golden_members(c->file, group), leaf = 1;
-    for (int i = 0; i < n && depth > 0; i++) {
-        if (!qm_golden_member(c->file, group, i, name, sizeof name))
-            continue;
-        snprintf(path, sizeof path, "%s%s%s", group, group[0] ? "/" : "", name);
-        if (strlen(path) >= QM_GOLDEN_PATH - 16 || qm_golden_at(c->file, path) != QM_GOLDEN_GROUP ||
-            strcmp(path, "inputs") == 0)
-            continue;
-        leaf = 0;
-        walk(c, path, depth - 1);
-    }
-    if (leaf && group[0])
-        replay_leaf(c, group);
+    int depth = 1;
+    for (; (path = strchr(path, '/')); path++)
+        depth++;
+    return depth;
 }
 
-void qm_conform_lpmm(struct qm_conform *c) { walk(c, "", 6); }
+/* A group is a case, or each group within it is one; the sixth level bounds the recursion in a
+ * damaged or circular file. */
+static void walk(struct qm_conform *c, const struct qm_golden_place *at)
+{
+    if (qm_golden_at(c->file, at->path) != QM_GOLDEN_GROUP || strcmp(at->path, "inputs") == 0)
+        return;
+    if (depth_of(at->path) < 6 && qm_golden_groups(c, at->path))
+        qm_golden_each(c, at->path, walk);
+    else
+        replay_leaf(c, at->path);
+}
+
+void qm_conform_lpmm(struct qm_conform *c) { qm_golden_each(c, "", walk); }

@@ -413,21 +413,19 @@ static void replay_run(struct qm_conform *c)
     snprintf(c->now.how, sizeof c->now.how, "%.250s", qm_recipe_print(&r.recipe, text));
 }
 
+static void replay_case(struct qm_conform *c, const struct qm_golden_place *at)
+{
+    if (!qm_golden_case_begin(c, at->path, NULL))
+        return;
+    if (strcmp(at->group, "optim") == 0)
+        replay_run(c);
+    else
+        replay_quantizer(c);
+    qm_golden_case_end(c);
+}
+
 void qm_conform_microadam(struct qm_conform *c)
 {
-    static const char *const groups[] = {"quant", "optim"};
-    char name[128], path[QM_GOLDEN_PATH];
-    for (int g = 0; g < 2; g++)
-        for (int k = 0, m = qm_golden_members(c->file, groups[g]); k < m; k++) {
-            if (!qm_golden_member(c->file, groups[g], k, name, sizeof name))
-                continue;
-            snprintf(path, sizeof path, "%s/%s", groups[g], name);
-            if (!qm_golden_case_begin(c, path, NULL))
-                continue;
-            if (g)
-                replay_run(c);
-            else
-                replay_quantizer(c);
-            qm_golden_case_end(c);
-        }
+    qm_golden_each(c, "quant", replay_case);
+    qm_golden_each(c, "optim", replay_case);
 }

@@ -533,28 +533,24 @@ static void replay_run(struct qm_conform *c)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-void qm_conform_muon(struct qm_conform *c)
+static void replay_case(struct qm_conform *c, const struct qm_golden_place *at)
 {
-    char group[128], name[128], path[QM_GOLDEN_PATH];
-    int n = qm_golden_members(c->file, "");
-    for (int i = 0; i < n; i++) {
-        if (!qm_golden_member(c->file, "", i, group, sizeof group))
-            continue;
-        int is_map = strcmp(group, "maps") == 0, is_run = strcmp(group, "optim") == 0;
-        for (int k = 0; k < qm_golden_members(c->file, group); k++) {
-            if (!qm_golden_member(c->file, group, k, name, sizeof name))
-                continue;
-            snprintf(path, sizeof path, "%s/%s", group, name);
-            if (!(is_map ? qm_golden_case_begin(c, group, name)
-                         : qm_golden_case_begin(c, path, NULL)))
-                continue;
-            if (is_map)
-                replay_map(c, name);
-            else if (is_run)
-                replay_run(c);
-            else
-                replay_quantizer(c);
-            qm_golden_case_end(c);
-        }
-    }
+    int is_map = strcmp(at->group, "maps") == 0; /* a dataset, where others are groups */
+    if (!(is_map ? qm_golden_case_begin(c, at->group, at->name)
+                 : qm_golden_case_begin(c, at->path, NULL)))
+        return;
+    if (is_map)
+        replay_map(c, at->name);
+    else if (strcmp(at->group, "optim") == 0)
+        replay_run(c);
+    else
+        replay_quantizer(c);
+    qm_golden_case_end(c);
 }
+
+static void replay_group(struct qm_conform *c, const struct qm_golden_place *at)
+{
+    qm_golden_each(c, at->path, replay_case);
+}
+
+void qm_conform_muon(struct qm_conform *c) { qm_golden_each(c, "", replay_group); }

@@ -496,19 +496,15 @@ static void replay_case(struct qm_conform *c)
         qm_golden_case_skip(c, "parameters are f32, f64 or bf16, not '%s'", dtype);
 }
 
-void qm_conform_reference(struct qm_conform *c)
+static void replay_group(struct qm_conform *c, const struct qm_golden_place *at)
 {
-    char name[128];
-    int members = qm_golden_members(c->file, "");
-    for (int i = 0; i < members; i++) {
-        if (!qm_golden_member(c->file, "", i, name, sizeof name))
-            continue;
-        snprintf(c->group, sizeof c->group, "%.127s", name);
-        if (says(c, "optimizer", "Adafactor(torch)")) {
-            qm_conform_adafactor_group(c, name);
-        } else if (qm_golden_case_begin(c, name, NULL)) {
-            replay_case(c);
-            qm_golden_case_end(c);
-        }
+    snprintf(c->group, sizeof c->group, "%s", at->path);
+    if (says(c, "optimizer", "Adafactor(torch)")) {
+        qm_conform_adafactor_group(c, at);
+    } else if (qm_golden_case_begin(c, at->path, NULL)) {
+        replay_case(c);
+        qm_golden_case_end(c);
     }
 }
+
+void qm_conform_reference(struct qm_conform *c) { qm_golden_each(c, "", replay_group); }

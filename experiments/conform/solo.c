@@ -96,19 +96,15 @@ static void replay_table(struct qm_conform *c, const char *name)
                      sign[0] == 's', table, n < 1 << bits ? n : 1 << bits);
 }
 
-static void replay_maps(struct qm_conform *c, const char *group)
+static void replay_map(struct qm_conform *c, const struct qm_golden_place *at)
 {
-    char name[128];
-    for (int i = 0, n = qm_golden_members(c->file, group); i < n; i++) {
-        if (!qm_golden_member(c->file, group, i, name, sizeof name) ||
-            !qm_golden_case_begin(c, group, name))
-            continue;
-        if (strncmp(name, "block_of_n_", 11) == 0)
-            replay_blocks(c, name);
-        else
-            replay_table(c, name);
-        qm_golden_case_end(c);
-    }
+    if (!qm_golden_case_begin(c, at->group, at->name))
+        return;
+    if (strncmp(at->name, "block_of_n_", 11) == 0)
+        replay_blocks(c, at->name);
+    else
+        replay_table(c, at->name);
+    qm_golden_case_end(c);
 }
 
 /* ---- quantizers ---- */
@@ -508,28 +504,20 @@ static void replay_run(struct qm_conform *c)
                            s[i].codec.q.curve == QM_CURVE_qlog ? POWERS : 0.0, 0.0);
 }
 
-void qm_conform_solo(struct qm_conform *c)
+static void replay_case(struct qm_conform *c, const struct qm_golden_place *at)
 {
-    char group[128], name[128], path[QM_GOLDEN_PATH];
-    int n = qm_golden_members(c->file, "");
-    for (int i = 0; i < n; i++) {
-        if (!qm_golden_member(c->file, "", i, group, sizeof group))
-            continue;
-        if (strcmp(group, "maps") == 0) {
-            replay_maps(c, group);
-            continue;
-        }
-        for (int k = 0, m = qm_golden_members(c->file, group); k < m; k++) {
-            if (!qm_golden_member(c->file, group, k, name, sizeof name))
-                continue;
-            snprintf(path, sizeof path, "%s/%s", group, name);
-            if (!qm_golden_case_begin(c, path, NULL))
-                continue;
-            if (strcmp(group, "optim") == 0)
-                replay_run(c);
-            else
-                replay_quantizer(c);
-            qm_golden_case_end(c);
-        }
-    }
+    if (!qm_golden_case_begin(c, at->path, NULL))
+        return;
+    if (strcmp(at->group, "optim") == 0)
+        replay_run(c);
+    else
+        replay_quantizer(c);
+    qm_golden_case_end(c);
 }
+
+static void replay_group(struct qm_conform *c, const struct qm_golden_place *at)
+{
+    qm_golden_each(c, at->path, strcmp(at->path, "maps") == 0 ? replay_map : replay_case);
+}
+
+void qm_conform_solo(struct qm_conform *c) { qm_golden_each(c, "", replay_group); }

@@ -357,25 +357,11 @@ static void one_case(struct qm_conform *c,
         qm_golden_case_skip(c, "attribute dtype is '%s', expected f64, f32 or bf16", dtype);
 }
 
-void qm_tensor_run_group(struct qm_conform *c, const char *group,
-                         void (*setup)(struct qm_conform *c, struct qm_tensor_run_case *w),
-                         void (*extra)(struct qm_conform *c, const char *group))
+void qm_tensor_run_replay(struct qm_conform *c, const char *group,
+                          void (*setup)(struct qm_conform *c, struct qm_tensor_run_case *w))
 {
-    if (qm_golden_case_begin(c, group, NULL)) {
-        one_case(c, setup);
-        qm_golden_case_end(c);
-    }
-    if (extra)
-        extra(c, group);
-}
-
-void qm_tensor_run_replay(struct qm_conform *c,
-                          void (*setup)(struct qm_conform *c, struct qm_tensor_run_case *w),
-                          void (*extra)(struct qm_conform *c, const char *group))
-{
-    char group[QM_GOLDEN_PATH];
-    int n = qm_golden_members(c->file, "");
-    for (int i = 0; i < n; i++)
-        if (qm_golden_member(c->file, "", i, group, sizeof group))
-            qm_tensor_run_group(c, group, setup, extra);
+    if (!qm_golden_case_begin(c, group, NULL))
+        return;
+    one_case(c, setup);
+    qm_golden_case_end(c);
 }

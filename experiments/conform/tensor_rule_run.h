@@ -104,20 +104,13 @@ double qm_tensor_run_rms(const double *x, int64_t n);
 void qm_tensor_run_judge_rms(struct qm_conform *c, const struct qm_tensor_run_case *w,
                              const double *p0, const double *params, int64_t steps, int64_t n);
 
-/* Replays every group of the file.  setup fills the case from the group's attributes, or skips it
- * with a reason; extra, which may be NULL, judges further datasets of the group. */
-void qm_tensor_run_replay(struct qm_conform *c,
-                          void (*setup)(struct qm_conform *c, struct qm_tensor_run_case *w),
-                          void (*extra)(struct qm_conform *c, const char *group));
-
-/* The same for one group. */
-void qm_tensor_run_group(struct qm_conform *c, const char *group,
-                         void (*setup)(struct qm_conform *c, struct qm_tensor_run_case *w),
-                         void (*extra)(struct qm_conform *c, const char *group));
+/* Replays the group.  setup fills the case from its attributes, or skips it with a reason. */
+void qm_tensor_run_replay(struct qm_conform *c, const char *group,
+                          void (*setup)(struct qm_conform *c, struct qm_tensor_run_case *w));
 
 /* Judge the cases of one group, or of all groups, of the file that is open in c, each system's by
  * its own rule; a case that lacks what it must hold becomes UNREADABLE and the others go on. */
-void qm_conform_adafactor_group(struct qm_conform *c, const char *group);
+void qm_conform_adafactor_group(struct qm_conform *c, const struct qm_golden_place *at);
 void qm_conform_adafactor(struct qm_conform *c);
 void qm_conform_came(struct qm_conform *c);
 void qm_conform_apollo(struct qm_conform *c);

@@ -18,24 +18,19 @@ static const struct {
 };
 enum { N_MAPS = sizeof maps / sizeof *maps };
 
-static void replay_maps(struct qm_conform *c, const char *group)
+static void replay_map(struct qm_conform *c, const struct qm_golden_place *at)
 {
-    char name[128];
-    int n = qm_golden_members(c->file, group);
-    for (int i = 0; i < n; i++) {
-        int k = 0;
-        if (!qm_golden_member(c->file, group, i, name, sizeof name) ||
-            !qm_golden_case_begin(c, group, name))
-            continue;
-        while (k < N_MAPS && strcmp(maps[k].dataset, name) != 0)
-            k++;
-        if (k < N_MAPS)
-            qm_match_map(c, maps[k].map, maps[k].bits, maps[k].sign,
-                         qm_golden_case_floats(c, name, -1), qm_golden_case_numel(c, name));
-        else
-            qm_golden_case_skip(c, "a table of an older linspace, for reference only");
-        qm_golden_case_end(c);
-    }
+    int k = 0;
+    if (!qm_golden_case_begin(c, at->group, at->name))
+        return;
+    while (k < N_MAPS && strcmp(maps[k].dataset, at->name) != 0)
+        k++;
+    if (k < N_MAPS)
+        qm_match_map(c, maps[k].map, maps[k].bits, maps[k].sign,
+                     qm_golden_case_floats(c, at->name, -1), qm_golden_case_numel(c, at->name));
+    else
+        qm_golden_case_skip(c, "a table of an older linspace, for reference only");
+    qm_golden_case_end(c);
 }
 
 /* The words after the search: ties go up; e4m3 rounds as its float format does. */
@@ -422,10 +417,14 @@ static void replay_stochastic(struct qm_conform *c)
     qm_match_words(c, "bits", got, want, n);
 }
 
-static void replay_group(struct qm_conform *c, const char *group)
+static void replay_group(struct qm_conform *c, const struct qm_golden_place *at)
 {
     char error[64];
-    if (!qm_golden_case_begin(c, group, NULL))
+    if (strcmp(at->path, "maps") == 0) {
+        qm_golden_each(c, at->path, replay_map);
+        return;
+    }
+    if (!qm_golden_case_begin(c, at->path, NULL))
         return;
     if (qm_golden_case_text(c, "error", error, sizeof error))
         qm_golden_case_skip(c, "the source refuses this input (%.50s)", error);
@@ -444,16 +443,4 @@ static void replay_group(struct qm_conform *c, const char *group)
     qm_golden_case_end(c);
 }
 
-void qm_conform_torchao(struct qm_conform *c)
-{
-    char name[128];
-    int n = qm_golden_members(c->file, "");
-    for (int i = 0; i < n; i++) {
-        if (!qm_golden_member(c->file, "", i, name, sizeof name))
-            continue;
-        if (strcmp(name, "maps") == 0)
-            replay_maps(c, name);
-        else
-            replay_group(c, name);
-    }
-}
+void qm_conform_torchao(struct qm_conform *c) { qm_golden_each(c, "", replay_group); }

@@ -14,7 +14,7 @@
 #include "experiments/gpu/gpu_run.h"
 
 /* DRAWS: cases drawn from the domain beside the core, of each variant and mode. */
-enum { STEPS = 3, SEED = 77, CHECK_SEED = 20240501, DRAWS = 40, QUICK_DRAWS = 8 };
+enum { STEPS = 3, SEED = 77, DRAWS = 40, QUICK_DRAWS = 8 };
 
 struct context {
     const struct qm_gpu_run *run;
@@ -52,10 +52,11 @@ static qm_status check_row(const struct qm_gpu_task *t, const struct qm_gpu_opti
     if (st == QM_OK)
         st = qm_judge_begin(&s, y);
     if (st == QM_OK)
-        st = qm_judge_list(&s, 0, o->quick ? 10 : 1, CHECK_SEED, y, watch);
+        st = qm_judge_list(&s, 0, o->quick ? 10 : 1, QM_CHECK_SEED, y, watch);
     if (st == QM_OK) {
         qm_domain_of(&s.recipe, s.backend, &domain);
-        st = qm_judge_drawn(&s, &domain, 0, o->quick ? QUICK_DRAWS : DRAWS, CHECK_SEED, y, watch);
+        st =
+            qm_judge_drawn(&s, &domain, 0, o->quick ? QUICK_DRAWS : DRAWS, QM_CHECK_SEED, y, watch);
     }
     qm_backend_device_mode(QM_MODE_exact);
     if (st == QM_OK) {

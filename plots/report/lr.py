@@ -8,12 +8,9 @@ import numpy as np
 NAME, MENU = "lr", "Learning rate"
 
 
-DIVERGED = 1000.0  # the gap that stands for that of a run which diverged
-
-
 def measured(y):
     """y without what stands for runs that diverged."""
-    return np.where(y < DIVERGED, y, np.nan)
+    return np.where(y < curves.LOST_GAP, y, np.nan)
 
 
 def line(ax, x, y, low, high, style, mark, alpha):
@@ -22,8 +19,8 @@ def line(ax, x, y, low, high, style, mark, alpha):
     order = np.argsort(x)
     x, y, low, high = x[order], measured(y[order]), measured(low[order]), high[order]
     if alpha and np.isfinite(y).any():
-        mark(ax.fill_between(x, low, np.where(np.isfinite(y), np.minimum(high, DIVERGED), np.nan),
-                             color=style["color"], alpha=alpha, linewidth=0))
+        top = np.where(np.isfinite(y), np.minimum(high, curves.LOST_GAP), np.nan)
+        mark(ax.fill_between(x, low, top, color=style["color"], alpha=alpha, linewidth=0))
     if np.isfinite(y).any():
         mark(ax.plot(x, y, **style)[0])
 
@@ -31,7 +28,7 @@ def line(ax, x, y, low, high, style, mark, alpha):
 def crosses(c, ax, s, labels):
     """Marks the rates without a median: a cross at the upper edge, side by side."""
     for k, label in enumerate(labels):
-        at = (s["label"] == label) & (s["gap_median"] >= DIVERGED)
+        at = (s["label"] == label) & (s["gap_median"] >= curves.LOST_GAP)
         if not at.any():
             continue
         ax.plot(s["lr_scale"][at], np.full(np.sum(at), 0.985 - 0.035 * (k % 10)), marker="x",
@@ -65,7 +62,7 @@ def draw_panel(c, s):
     ends = ends[np.isfinite(ends) & (ends > 0)]
     if len(ends):
         room = max((ends.max() / ends.min()) ** 0.06, 1.05)
-        above = (s["gap_median"] >= DIVERGED).any()
+        above = (s["gap_median"] >= curves.LOST_GAP).any()
         ax.set_ylim(ends.min() / room, ends.max() * room ** (6 if above else 1))
     else:
         ax.set_yticks([])
@@ -85,7 +82,7 @@ def best_rates(s, plain):
         if key in plain:
             continue
         at = (s["problem"] == key[0]) & (s["label"] == key[1])
-        ends = [np.where(s[name][at] < DIVERGED, s[name][at], np.inf)
+        ends = [np.where(s[name][at] < curves.LOST_GAP, s[name][at], np.inf)
                 for name in ("gap_median", "twin_median")]
         if all(np.isfinite(y).any() for y in ends):
             found[key] = tuple(s["lr_scale"][at][np.argmin(y)] for y in ends)
@@ -117,7 +114,7 @@ def draw(c, out):
     lost = c.lost(all_rates=True)
     cross = {"color": inline.SOFT, "marker": "X", "linewidth": 0}
     legend = [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))] + c.legend()
-    if (s["gap_median"] >= DIVERGED).any():
+    if (s["gap_median"] >= curves.LOST_GAP).any():
         legend.append(dict(campaign.note("half or more of the runs diverged", inline.swatch(cross)),
                            look={"color": inline.SOFT, "marker": "x", "linestyle": "none"}))
     title = campaign.ALL_PLAIN.format("variant") if c.all_plain() \

@@ -518,3 +518,25 @@ print(seed, said, bad)
 sys.exit(said < 25 or len(bad) > 0)
 P
 }
+
+@test "conform: a case of a path too long for a name is UNREADABLE and the others are judged" {
+    local file group
+    for file in torchao/cls_adamw8bit_small lpmm/adamw_default_8b flashoptim/adam_l2_bf16 \
+        sgd/damp_f32 apollo/chan_wide_f32 muon8bit/optim/below_min; do
+        group=${file#*/}
+        PYTHONPATH=$ROOT/tests/support "$PYTHON" - "$X" "$ROOT/tests/golden/${file%%/*}.h5" \
+            "$group" << 'P'
+import sys, h5py
+from golden_copy import copy
+path, source, name = sys.argv[1:]
+with h5py.File(source) as f, h5py.File(path, "w") as out:
+    for key, value in f.attrs.items():
+        out.attrs[key] = value
+    copy(f[name], out.create_group(name))
+    copy(f[name], out.create_group(name + "x" * 251))
+P
+        run -3 "$QUALM" conform -v "$X"
+        [ "$(grep -c '^UNREADABLE [^ ]*member 2 .*more than 250 characters' <<< "$output")" = 1 ]
+        grep -Eq "^(EQUAL|NEAR) +$group[/ ]" <<< "$output" || { echo "$output" && false; }
+    done
+}
