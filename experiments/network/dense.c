@@ -14,7 +14,10 @@ enum { LANES = 2 };
 #endif
 typedef double lanes __attribute__((vector_size(LANES * sizeof(double))));
 
-enum { ROWS = 4, WIDTH = 2 * LANES };
+/* A tile is 4 rows by two vectors.  Tiles that share columns read them from a copy without gaps, of
+ * at most DEPTH rows of b, which stays in the first-level cache; where columns are fewer than two
+ * vectors the copy's others are 0.  HEIGHT rows of a are read from the second level. */
+enum { ROWS = 4, WIDTH = 2 * LANES, DEPTH = 256, HEIGHT = 128 };
 
 static inline lanes load(const double *x)
 {
@@ -57,49 +60,64 @@ static void tile_of_1(const struct qm_dense_product *p, const double *restrict a
     store(c, s0), store(c + LANES, s1);
 }
 
-/* 4 rows by one vector. */
-static void tile_of_half(const struct qm_dense_product *p, const double *restrict a,
-                         const double *restrict b, double *restrict c)
+/* Columns of `width` numbers of all rows of p: whole rows of tiles, then single rows. */
+static void column_of_tiles(const struct qm_dense_product *p, const double *a, const double *b,
+                            double *c)
 {
-    double *c1 = c + p->ldc, *c2 = c1 + p->ldc, *c3 = c2 + p->ldc;
-    lanes s0 = load(c), s1 = load(c1), s2 = load(c2), s3 = load(c3);
-    int64_t row = p->row;
-    for (int64_t k = 0; k < p->depth; k++, a += p->col, b += p->ldb) {
-        lanes v = load(b);
-        s0 += a[0] * v, s1 += a[row] * v, s2 += a[2 * row] * v, s3 += a[3 * row] * v;
-    }
-    store(c, s0), store(c1, s1), store(c2, s2), store(c3, s3);
+    int64_t i = 0;
+    for (; i + ROWS <= p->m; i += ROWS)
+        tile_of_4(p, a + i * p->row, b, c + i * p->ldc);
+    for (; i < p->m; i++)
+        tile_of_1(p, a + i * p->row, b, c + i * p->ldc);
 }
 
-/* One row by n < WIDTH columns. */
-static void rest_of_row(const struct qm_dense_product *p, const double *restrict a,
-                        const double *restrict b, double *restrict c, int64_t n)
+/* The same for columns of which n < WIDTH are of c: the tiles are of a copy of c. */
+static void narrow_column(const struct qm_dense_product *p, const double *a, const double *b,
+                          double *c, int64_t n)
 {
-    double sum[WIDTH];
-    memcpy(sum, c, (size_t)n * sizeof *c);
-    for (int64_t k = 0; k < p->depth; k++, a += p->col, b += p->ldb)
-        for (int64_t j = 0; j < n; j++)
-            sum[j] += a[0] * b[j];
-    memcpy(c, sum, (size_t)n * sizeof *c);
+    _Alignas(64) double copy[ROWS * WIDTH] = {0};
+    struct qm_dense_product tile = *p;
+    tile.ldc = WIDTH;
+    for (int64_t i = 0; i < p->m; i += ROWS) {
+        tile.m = p->m - i < ROWS ? p->m - i : ROWS;
+        for (int64_t r = 0; r < tile.m; r++)
+            memcpy(copy + r * WIDTH, c + (i + r) * p->ldc, (size_t)n * sizeof *c);
+        column_of_tiles(&tile, a + i * p->row, b, copy);
+        for (int64_t r = 0; r < tile.m; r++)
+            memcpy(c + (i + r) * p->ldc, copy + r * WIDTH, (size_t)n * sizeof *c);
+    }
+}
+
+/* All columns, of at most DEPTH rows of b and HEIGHT of a. */
+static void block(const struct qm_dense_product *p, const double *a, const double *b, double *c)
+{
+    _Alignas(64) double columns[DEPTH * WIDTH];
+    for (int64_t j = 0; j < p->n; j += WIDTH) {
+        int64_t n = p->n - j < WIDTH ? p->n - j : WIDTH;
+        struct qm_dense_product q = *p;
+        q.ldb = WIDTH;
+        if (n < WIDTH) {
+            memset(columns, 0, (size_t)(p->depth * WIDTH) * sizeof *columns);
+            for (int64_t k = 0; k < p->depth; k++)
+                memcpy(columns + k * WIDTH, b + k * p->ldb + j, (size_t)n * sizeof *b);
+            narrow_column(&q, a, columns, c + j, n);
+        } else {
+            for (int64_t k = 0; k < p->depth; k++)
+                memcpy(columns + k * WIDTH, b + k * p->ldb + j, WIDTH * sizeof *b);
+            column_of_tiles(&q, a, columns, c + j);
+        }
+    }
 }
 
 void QM_ISA_NAME(qm_dense)(const struct qm_dense_product *p, const double *a, const double *b,
                            double *c)
 {
-    int64_t m = p->m, n = p->n, row = p->row, ldc = p->ldc, whole = n - n % WIDTH;
-    for (int64_t j = 0; j < whole; j += WIDTH) {
-        int64_t i = 0;
-        for (; i + ROWS <= m; i += ROWS)
-            tile_of_4(p, a + i * row, b + j, c + i * ldc + j);
-        for (; i < m; i++)
-            tile_of_1(p, a + i * row, b + j, c + i * ldc + j);
+    struct qm_dense_product q = *p;
+    for (int64_t k = 0; k < p->depth; k += DEPTH) {
+        q.depth = p->depth - k < DEPTH ? p->depth - k : DEPTH;
+        for (int64_t i = 0; i < p->m; i += HEIGHT) {
+            q.m = p->m - i < HEIGHT ? p->m - i : HEIGHT;
+            block(&q, a + i * p->row + k * p->col, b + k * p->ldb, c + i * p->ldc);
+        }
     }
-    int64_t i = 0, half = whole + (n - whole >= LANES ? LANES : 0);
-    for (; half > whole && i + ROWS <= m; i += ROWS) {
-        tile_of_half(p, a + i * row, b + whole, c + i * ldc + whole);
-        for (int64_t r = i; half < n && r < i + ROWS; r++)
-            rest_of_row(p, a + r * row, b + half, c + r * ldc + half, n - half);
-    }
-    for (; whole < n && i < m; i++)
-        rest_of_row(p, a + i * row, b + whole, c + i * ldc + whole, n - whole);
 }

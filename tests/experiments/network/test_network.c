@@ -66,32 +66,34 @@ static void test_chain_draws(void **state)
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* Products with every instruction set and shape have the bits of plain loops. */
+/* Products with every instruction set and shape have the bits of plain loops.  Every tenth shape is
+ * of more rows and terms than a block of dense.c has. */
 static void test_dense(void **state)
 {
-    enum { MOST = 40 };
-    static double a[MOST * MOST], b[MOST * MOST], start[MOST * MOST], c[MOST * MOST],
-        want[MOST * MOST];
+    enum { MOST = 300, DEEP = 600, WIDE = 40 };
+    static double a[MOST * DEEP], b[DEEP * WIDE], start[MOST * WIDE], c[MOST * WIDE],
+        want[MOST * WIDE];
     enum qm_isa own = qm_isa();
     (void)state;
-    qm_normals(1, QM_STREAM_dist, 0, 0, MOST * MOST, a);
-    qm_normals(2, QM_STREAM_dist, 0, 0, MOST * MOST, b);
-    qm_normals(3, QM_STREAM_dist, 0, 0, MOST * MOST, start);
+    qm_normals(1, QM_STREAM_dist, 0, 0, MOST * DEEP, a);
+    qm_normals(2, QM_STREAM_dist, 0, 0, DEEP * WIDE, b);
+    qm_normals(3, QM_STREAM_dist, 0, 0, MOST * WIDE, start);
     for (int draw = 0; draw < 400; draw++) {
-        int64_t m = 1 + qm_pick(4, QM_STREAM_dist, 0, 3 * draw, MOST - 1);
-        int64_t depth = qm_pick(4, QM_STREAM_dist, 0, 3 * draw + 1, MOST);
-        int64_t n = 1 + qm_pick(4, QM_STREAM_dist, 0, 3 * draw + 2, MOST - 1);
-        int64_t row = draw % 2 ? 1 : MOST, col = draw % 2 ? MOST : 1;
+        int is_large = draw % 10 == 9, is_left = draw % 20 >= 10;
+        int64_t m = 1 + qm_pick(4, QM_STREAM_dist, 0, 3 * draw, (is_large ? MOST : 40) - 1);
+        int64_t depth = qm_pick(4, QM_STREAM_dist, 0, 3 * draw + 1, is_large ? DEEP : 40);
+        int64_t n = 1 + qm_pick(4, QM_STREAM_dist, 0, 3 * draw + 2, WIDE - 1);
+        int64_t row = is_left ? 1 : DEEP, col = is_left ? MOST : 1;
         memcpy(want, start, sizeof want);
         for (int64_t i = 0; i < m; i++)
             for (int64_t k = 0; k < depth; k++)
                 for (int64_t j = 0; j < n; j++)
-                    want[i * MOST + j] += a[i * row + k * col] * b[k * MOST + j];
+                    want[i * WIDE + j] += a[i * row + k * col] * b[k * WIDE + j];
         for (int isa = 0; isa < QM_ISA_COUNT; isa++) {
             if (!qm_isa_force((enum qm_isa)isa))
                 continue;
             memcpy(c, start, sizeof c);
-            qm_dense_of()(&(struct qm_dense_product){m, depth, n, row, col, MOST, MOST}, a, b, c);
+            qm_dense_of()(&(struct qm_dense_product){m, depth, n, row, col, WIDE, WIDE}, a, b, c);
             assert_memory_equal(c, want, sizeof c);
         }
     }
