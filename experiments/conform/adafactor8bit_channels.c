@@ -3,6 +3,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 #include "experiments/conform/adafactor8bit_tolerance.h"
 
@@ -24,12 +25,14 @@ static double squares_of(const float *x, int64_t n, int64_t stride)
 struct projection {
     const float *g, *p;
     int64_t rows, cols, rank, inner, channels;
-    int is_right; /* channels are rows */
-    int forgets;  /* second moments keep nothing of the old number */
-    /* First and second moments after the step, before they are coded; NULL: not kept, or
-     * factored. */
-    const float *first, *second;
-    double takes; /* the weight of a projected number in its moment */
+    int is_right;                     /* channels are rows */
+    int forgets;                      /* second moments keep nothing of the old number */
+    struct qm_adafactor8_moments low; /* each NULL where it is not kept, or factored */
+    int maximizes;
+    /* A number y of the projection makes w(y) = (keeps m + takes y) / (sqrt(v) + eps) of the moment
+     * m with v = max(kept v + fresh (y^2 + added), least). */
+    double keeps, takes, kept, fresh, added, least, eps;
+    int is_stored; /* v is read back as it is stored, whatever y */
 };
 
 static struct projection projection_of(const struct qm_adafactor8_replay *r, int64_t t)
@@ -43,7 +46,46 @@ static struct projection projection_of(const struct qm_adafactor8_replay *r, int
     a.p = r->proj + r->proj_index[t - 1] * a.rank * a.inner;
     double kept = h->beta2 >= 0.0 ? h->beta2 : 1.0 - pow((double)t, h->beta2_decay);
     a.forgets = t > 1 && kept < QM_STEP_U;
+    a.maximizes = h->maximize != 0;
     return a;
+}
+
+static int begins_at(const struct qm_adafactor8_replay *r, int64_t t)
+{
+    int64_t gap = (int64_t)fmax(fabs(r->recipe.hyper.gap), 1.0);
+    return t == 1 || (!r->is_026 && (t - 1) % gap == 0);
+}
+
+int qm_adafactor8_reads_back(const struct qm_adafactor8_replay *r, int64_t t)
+{
+    const struct qm_adafactor8_recorded *s = &r->slot[QM_ADAFACTOR8_V];
+    return r->terms > 0 && s->n > 0 && s->codes && !s->is_two && !begins_at(r, t);
+}
+
+/* How the moments take a number of the projection in: core/rule/adafactor8_apollo.c. */
+static void moments_of(const struct qm_adafactor8_replay *r, int64_t t,
+                       const struct qm_adafactor8_moments *moments, struct projection *a)
+{
+    const struct qm_hyper *h = &r->recipe.hyper;
+    const char *rule = r->recipe.rule->name;
+    int is_046 = strncmp(rule, "adafactor8_046", 14) == 0, begins = begins_at(r, t);
+    int64_t low = a->rank * a->channels;
+    int has_first = r->slot[QM_ADAFACTOR8_M].n == low,
+        has_second = r->slot[QM_ADAFACTOR8_V].n == low;
+    a->low = (struct qm_adafactor8_moments){.first = has_first ? moments->first : NULL,
+                                            .second = has_second ? moments->second : NULL,
+                                            .old_first = has_first ? moments->old_first : NULL,
+                                            .old_second = has_second ? moments->old_second : NULL};
+    a->keeps = a->low.first ? qm_adafactor8_keeps(r) : 0.0;
+    a->takes = a->low.first ? 1.0 - h->beta1 : 1.0;
+    a->fresh = h->beta2 >= 0.0 ? 1.0 - h->beta2 : pow((double)t, h->beta2_decay);
+    a->kept = begins ? 0.0 : 1.0 - a->fresh;
+    if (begins && strncmp(rule, "adafactor8_021", 14) == 0)
+        a->fresh = 1.0;
+    a->added = r->is_026 && !is_046 && !begins ? (h->eps1 < 0.0 ? h->eps : h->eps1) : 0.0;
+    a->least = begins && !is_046 ? (double)FLT_MIN : 0.0;
+    a->eps = h->eps;
+    a->is_stored = qm_adafactor8_reads_back(r, t);
 }
 
 static double gradient_squares(const struct projection *a, const float *x, int64_t k)
@@ -81,17 +123,65 @@ static double counts_within(double numbers, double squares)
     return squares > 0.0 ? fmin(share, sqrt(share)) : 0.0;
 }
 
-/* What the error e of a projected number x makes of its adapted number w = m / sqrt(v), squared;
- * adds w^2 to *squares.  m is off by its weight in m times e, sqrt(v) by no more than e. */
-static double adapted_error(const struct projection *a, int64_t at, double x, double e,
-                            double *squares)
+/* Sums of the squares of adapted numbers w: here, and at least and at most. */
+struct adapted {
+    double now, low, high;
+};
+
+/* Number `at` of the adapted channel, of a projected number within e of x.  Between the ends of
+ * that range w^2 has its extremes where w is 0 and where its derivative is:
+ * (keeps m fresh y - takes v')^2 = takes^2 eps^2 (v' + fresh y^2) with v' = v - fresh y^2. */
+static struct adapted range_of(const struct projection *a, int64_t at, double x, double e)
 {
-    double m = a->first ? (double)a->first[at] : x, v = sqrt((double)a->second[at]);
+    double m = a->low.first ? a->keeps * (double)a->low.old_first[at] : 0.0,
+           v = a->is_stored ? (double)a->low.second[at]
+                            : a->kept * (double)a->low.old_second[at] + a->fresh * a->added,
+           b = a->is_stored ? 0.0 : a->fresh, k = a->takes, mb = m * b, ke = k * a->eps,
+           y[6] = {x - e, x + e, -m / k};
+    double square = mb * mb - ke * ke * b, half = mb * k * v, rest = k * k * v * v - ke * ke * v;
+    double root = sqrt(fmax(half * half - square * rest, 0.0));
+    y[3] = square != 0.0 ? (half + root) / square : rest / (2.0 * half);
+    y[4] = square != 0.0 ? (half - root) / square : y[3];
+    y[5] = fabs(x) <= e ? 0.0 : x;
+    struct adapted all = {.low = HUGE_VAL};
+    for (int i = 0; i < 6; i++) {
+        if (!(y[i] >= x - e && y[i] <= x + e))
+            continue;
+        double s = sqrt(fmax(v + b * y[i] * y[i], a->least)) + a->eps;
+        double w = s > 0.0 ? (m + k * y[i]) / s : 0.0;
+        all.low = fmin(all.low, w * w);
+        all.high = fmax(all.high, w * w);
+    }
+    return all;
+}
+
+/* Adds number `at` of the adapted channel to `all`.  Where the moments are not those of x, as codes
+ * may have changed them, m is off by its weight times e, and sqrt(v) by no more than e. */
+static void add_adapted(const struct projection *a, int64_t at, double x, double e,
+                        struct adapted *all)
+{
+    double m = a->low.first   ? (double)a->low.first[at]
+               : a->maximizes ? -x
+                              : x,
+           v = sqrt((double)a->low.second[at]) + a->eps;
     if (!isfinite(m) || !(v > 0.0) || !isfinite(v))
-        return 0.0;
-    double w = fabs(m) / v, off = e / v < 0.25 ? e / v * (a->takes + 4.0 / 3.0 * w) : a->takes + w;
-    *squares += w * w;
-    return off * off;
+        return;
+    double w = fabs(m) / v, near = 1e-4 * w * w;
+    struct adapted one = range_of(a, at, a->maximizes ? -x : x, e);
+    if (!(w * w >= one.low - near && w * w <= one.high + near)) {
+        double off = e / v < 0.25 ? e / v * (a->takes + 4.0 / 3.0 * w) : a->takes + w;
+        one.low = fmax(w - off, 0.0) * fmax(w - off, 0.0);
+        one.high = (w + off) * (w + off);
+    }
+    all->now += w * w;
+    all->low += fmin(one.low, w * w);
+    all->high += fmax(one.high, w * w);
+}
+
+/* The relative error of the norm of the adapted numbers. */
+static double adapted_share(const struct adapted *a)
+{
+    return a->now > 0.0 ? fmax(sqrt(a->high / a->now) - 1.0, 1.0 - sqrt(a->low / a->now)) : 0.0;
 }
 
 /* SHARE and COUNTS of all channels; up: what a factor is multiplied by at most. */
@@ -99,36 +189,38 @@ static void factors_of(struct qm_adafactor8_replay *r, const struct projection *
                        struct qm_adafactor8_channel *channel)
 {
     double all = 0.0, all_sizes = 0.0, most = 0.0, u = (double)a->inner * QM_STEP_U;
-    double all_off = 0.0, all_adapted = 0.0;
+    struct adapted whole = {0};
     for (int64_t k = 0; k < a->channels; k++) {
-        double squares = 0.0, sizes = 0.0, share = 0.0, size, off = 0.0, adapted = 0.0;
+        double squares = 0.0, sizes = 0.0, share = 0.0, size;
+        struct adapted adapted = {0};
         for (int64_t j = 0; j < a->rank; j++) {
             double sum = project(a, k, j, &size);
             squares += sum * sum;
             sizes += size * size;
-            if (a->second)
-                off += adapted_error(a, a->is_right ? k * a->rank + j : j * a->channels + k, sum,
-                                     u * size, &adapted);
-            if (a->forgets && sum != 0.0)
+            if (a->low.second)
+                add_adapted(a, a->is_right ? k * a->rank + j : j * a->channels + k, sum, u * size,
+                            &adapted);
+            else if (a->forgets && sum != 0.0)
                 share = fmax(share, size / fabs(sum));
         }
         if (squares > 0.0)
             share = fmax(share, sqrt(sizes / squares));
         channel[k].share = u * share;
-        if (adapted > 0.0) /* of both norms, each its own */
-            channel[k].share = fmax(u * share, 0.5 * (u * share + sqrt(off / adapted)));
-        all_off += off;
-        all_adapted += adapted;
+        if (a->low.second) /* of both norms, each its own */
+            channel[k].share = 0.5 * (u * share + adapted_share(&adapted));
+        whole.now += adapted.now;
+        whole.low += adapted.low;
+        whole.high += adapted.high;
         channel[k].factor = up * counts_over((double)a->rank, squares);
         most = fmax(most, channel[k].share);
         all += squares;
         all_sizes += sizes;
     }
     int is_one = r->recipe.hyper.tensor_scale;
-    if (is_one && !a->forgets && all > 0.0)
+    if (is_one && all > 0.0 && (a->low.second || !a->forgets))
         most = u * sqrt(all_sizes / all);
-    if (is_one && all_adapted > 0.0)
-        most = fmax(most, 0.5 * (most + sqrt(all_off / all_adapted)));
+    if (is_one && a->low.second)
+        most = 0.5 * (most + adapted_share(&whole));
     for (int64_t k = 0; is_one && k < a->channels; k++) {
         channel[k].share = most;
         channel[k].factor = up * counts_over((double)(a->rank * a->channels), all);
@@ -163,7 +255,7 @@ static void norm_of(struct qm_adafactor8_replay *r, const struct projection *a, 
 }
 
 void qm_adafactor8_channels_of(struct qm_adafactor8_replay *r, int64_t t, const float *before,
-                               const float *step, const float *first, const float *second,
+                               const float *step, const struct qm_adafactor8_moments *moments,
                                struct qm_adafactor8_channel *channel)
 {
     const struct qm_hyper *h = &r->recipe.hyper;
@@ -171,10 +263,7 @@ void qm_adafactor8_channels_of(struct qm_adafactor8_replay *r, int64_t t, const 
     if (r->terms == 0 || !r->proj)
         return;
     struct projection a = projection_of(r, t);
-    int64_t low = a.rank * a.channels;
-    a.first = r->slot[QM_ADAFACTOR8_M].n == low ? first : NULL;
-    a.second = r->slot[QM_ADAFACTOR8_V].n == low ? second : NULL;
-    a.takes = a.first ? 1.0 - qm_adafactor8_keeps(r) : 1.0;
+    moments_of(r, t, moments, &a);
     double up = fmax(h->scale, 1.0) / (1.0 - pow(fmax(h->beta1, 0.0), (double)t)), most_p = 0.0,
            rate = qm_adafactor8_rate_of(r, before, h->scale_parameter), sum = 0.0;
     for (int64_t k = 0; k < a.rank; k++)

@@ -8,12 +8,13 @@
  * SUM    k u times the sum of the sizes of the terms, which is at most |g| times the largest norm
  *        of a vector of the projection: E.  0 where |g| is 0.
  * SHARE  of its factor |adapted| / (|projected| + 1e-8): k u times sizes of terms over sums, in a
- *        factor once for each of the two norms.  Where second moments keep nothing of the old
- *        number, one sum that cancels may make the whole adapted channel, so it is that of the
- *        worst one.  Where the second moments v are known, the norm above the line is that of the
- *        adapted numbers w = m / sqrt(v), each off by k u of its own terms over sqrt(v), times its
- *        weight in the first moment plus |w|: a sum that cancels as the one before did, or in the
- *        first step, has a small v.  0 where all sums are 0.
+ *        factor once for each of the two norms.  Where the second moments v are known, the norm
+ *        above the line is instead that of the adapted numbers w = m / (sqrt(v) + eps), each the
+ *        least and the most that it is for a projected number within k u of the sizes of its
+ *        terms; as m and v take the same number in, w may depend on its sign alone, but not
+ *        where v is read back as it is stored.  Where second
+ *        moments are factored and keep nothing of the old number, one sum that cancels may make
+ *        the whole adapted channel, so it is that of the worst one.  0 where all sums are 0.
  * COUNTS of its factor, absolute: squares of the adapted channel below 2^-126 are r counts, so the
  *        norm above the line is off by sqrt(r q), and the factor by that over |projected| + 1e-8.
  *        What it scales is off by that times |g|.
@@ -41,6 +42,12 @@
 
 #include "experiments/conform/adafactor8bit_steps.h"
 
+/* The projected moments of a step: before it as they are stored, and after it before they are
+ * coded.  Each may be NULL. */
+struct qm_adafactor8_moments {
+    const float *old_first, *old_second, *first, *second;
+};
+
 struct qm_adafactor8_channel {
     double sum;    /* E */
     double share;  /* SHARE of one norm, relative */
@@ -49,11 +56,14 @@ struct qm_adafactor8_channel {
 
 /* Sets r->channels of step t, whose array is `channel`, with room for as many as there are rows or
  * columns; before: the parameters before the step; step: what it takes off them, without a decay;
- * first, second: the projected moments after it, before they are coded, or NULL.
  * r->channels.of is NULL where nothing is projected. */
 void qm_adafactor8_channels_of(struct qm_adafactor8_replay *r, int64_t t, const float *before,
-                               const float *step, const float *first, const float *second,
+                               const float *step, const struct qm_adafactor8_moments *moments,
                                struct qm_adafactor8_channel *channel);
+
+/* Whether step t reads the second moments of the projection back as they are stored.  0.4.3 and
+ * later do not, nor does a step that begins them. */
+int qm_adafactor8_reads_back(const struct qm_adafactor8_replay *r, int64_t t);
 
 /* The channel of element k of the gradient, or of number k of its projection. */
 int64_t qm_adafactor8_channel_of(const struct qm_adafactor8_replay *r, int64_t k);

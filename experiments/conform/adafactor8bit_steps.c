@@ -34,11 +34,11 @@ static qm_status load(const struct qm_adafactor8_replay *r, void *plan, int64_t 
     return QM_OK;
 }
 
-/* Room for one step: parameter, gradient, codes, and numbers of a slot; momentum: before the step,
- * moment: after it, before it is coded, where it has no codes;
+/* Room for one step: parameter, gradient, codes, and numbers of a slot; momentum, squares: before
+ * the step, moment: after it, before it is coded, where it has no codes;
  * bare: the parameter after a step without decay. */
 struct room {
-    float *p, *g, *values, *bare, *numbers, *momentum, *moment;
+    float *p, *g, *values, *bare, *numbers, *momentum, *moment, *squares;
     float *step;                           /* of APOLLO: what is taken off the parameter */
     struct qm_adafactor8_channel *channel; /* of the rows or columns that are channels */
     double *allowed, *near;                /* of each element; near: of its step alone */
@@ -321,8 +321,10 @@ static void round_all(struct qm_conform *c, const struct qm_adafactor8_replay *r
                       const struct room *w, int has_bare, const float *before, int64_t t,
                       double share)
 {
+    char what[64];
     const float *want = r->params + (t - 1) * r->n, *draws = r->draws;
     struct qm_match_seen seen = {0, 0, 0};
+    snprintf(what, sizeof what, "step %lld parameter", (long long)t);
     for (int64_t i = 0; i < r->n; i++) {
         double step = has_bare ? (double)before[i] - (double)w->bare[i] : 0.0;
         double kept = (double)w->p[i] + step, decay = fabs((double)before[i] - kept),
@@ -331,15 +333,19 @@ static void round_all(struct qm_conform *c, const struct qm_adafactor8_replay *r
         const float *draw = draws ? draws + (t - 1) * r->n + i : NULL;
         double near = w->near[i] + conf_off(r, i, w->p[i], before[i]);
         double decayed = has_bare ? (double)rounded(kept, NULL) - step : (double)w->p[i];
-        qm_match_add_step(&seen, (double)rounded(decayed, draw), (double)want[i], (double)before[i],
+        double own = (double)rounded(decayed, draw);
+        qm_match_add_step(&seen, own, (double)want[i], (double)before[i],
                           near + (has_bare ? off : 0.0));
         if (!has_bare) {
             w->p[i] = round_near((double)w->p[i], want[i], near, draw);
-            continue;
+        } else {
+            double low = (double)rounded(kept - off, NULL),
+                   high = (double)rounded(kept + off, NULL);
+            float first = round_near(low - step, want[i], near + off, NULL);
+            w->p[i] = first == want[i] ? first : round_near(high - step, want[i], near + off, NULL);
         }
-        double low = (double)rounded(kept - off, NULL), high = (double)rounded(kept + off, NULL);
-        float first = round_near(low - step, want[i], near + off, NULL);
-        w->p[i] = first == want[i] ? first : round_near(high - step, want[i], near + off, NULL);
+        if (w->p[i] == want[i])
+            (void)qm_match_take(c, what, i, own, (double)want[i]);
     }
     qm_match_note_step(c, t, &seen);
 }
@@ -365,11 +371,8 @@ static void judge_param(struct qm_conform *c, const struct qm_adafactor8_replay 
 static qm_status channels_off(struct qm_conform *c, struct qm_adafactor8_replay *r, void *plan,
                               int64_t t, const struct room *w)
 {
-    const struct qm_adafactor8_recorded *s = &r->slot[QM_ADAFACTOR8_V];
-    int64_t gap = (int64_t)fmax(fabs(r->recipe.hyper.gap), 1.0);
-    int begins = t == 1 || (!r->is_026 && (t - 1) % gap == 0); /* it does not read them back then */
     r->channel_off = NULL;
-    if (r->terms == 0 || begins || s->n == 0 || !s->codes || s->is_two)
+    if (!qm_adafactor8_reads_back(r, t))
         return QM_OK;
     QM_TRY(qm_backend_cpu.save(plan, QM_ADAFACTOR8_V, w->codes, w->values));
     qm_adafactor8_channels_off(c, r, w->codes, t);
@@ -415,6 +418,8 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
         QM_TRY(load(r, plan[0], t - 1, w->codes));
         if (r->slot[QM_ADAFACTOR8_M].n > 0)
             QM_TRY(qm_backend_cpu.decode(plan[0], QM_ADAFACTOR8_M, w->momentum));
+        if (r->terms > 0 && r->slot[QM_ADAFACTOR8_V].n > 0)
+            QM_TRY(qm_backend_cpu.decode(plan[0], QM_ADAFACTOR8_V, w->squares));
         memcpy(p, before, bytes);
         memcpy(g, r->grads + (t - 1) * r->n, bytes);
         struct qm_tensor pt = {p, QM_DTYPE_f32, r->shape}, gt = {g, QM_DTYPE_f32, r->shape};
@@ -429,7 +434,9 @@ static qm_status run_steps(struct qm_conform *c, const struct qm_adafactor8_repl
         QM_TRY(slot_now(r, plan[0], QM_ADAFACTOR8_V, w, w->values, &second));
         qm_adafactor8_find_small(r, t, w->momentum, now);
         r->cancels = qm_adafactor8_cancels(c, r, plan[0], w->momentum, w->x, t);
-        qm_adafactor8_channels_of(r, t, before, w->step, now, second, w->channel);
+        qm_adafactor8_channels_of(
+            r, t, before, w->step,
+            &(struct qm_adafactor8_moments){w->momentum, w->squares, now, second}, w->channel);
         QM_TRY(channels_off(c, r, plan[0], t, w));
         qm_adafactor8_norm_off(r, p, want, before, t);
         skip_unknown(c, r, t);
@@ -502,14 +509,15 @@ void qm_adafactor8_run_replay(struct qm_conform *c, const struct qm_adafactor8_r
                      .channel = qm_golden_case_memory(c, r->n, sizeof *w.channel),
                      .near = qm_golden_case_memory(c, r->n, sizeof *w.near),
                      .momentum = qm_golden_case_memory(c, most, sizeof *w.momentum),
+                     .squares = qm_golden_case_memory(c, most, sizeof *w.squares),
                      .moment = qm_golden_case_memory(c, most, sizeof *w.moment),
                      .values = qm_golden_case_memory(c, most, sizeof *w.values),
                      .codes = qm_golden_case_memory(c, most, 1),
                      .numbers = qm_golden_case_memory(c, most, sizeof *w.numbers),
                      .wide = qm_golden_case_memory(c, most, sizeof *w.wide)};
     if (!qm_golden_case_open(c) || !r->p0 || !r->grads || !r->params || !w.p || !w.g || !w.bare ||
-        !w.momentum || !w.moment || !w.allowed || !w.near || !w.step || !w.channel || !w.values ||
-        !w.codes || !scales_fit(c, r))
+        !w.momentum || !w.squares || !w.moment || !w.allowed || !w.near || !w.step || !w.channel ||
+        !w.values || !w.codes || !scales_fit(c, r))
         return;
     for (int i = 0; i < QM_ADAFACTOR8_SLOTS; i++)
         if (r->slot[i].codes && !(w.x[i] = qm_golden_case_memory(c, r->slot[i].n, sizeof(float))))

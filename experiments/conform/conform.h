@@ -217,6 +217,10 @@ void qm_match_words(struct qm_conform *c, const char *what, const uint64_t *got,
 void qm_match_close(struct qm_conform *c, const char *what, const float *got, const float *want,
                     int64_t n, double relative, double absolute);
 
+/* The recorded number, where a number within what this program's may be off by is rounded to it;
+ * `got` is this program's own rounded number, and the case is near where that is another. */
+double qm_match_take(struct qm_conform *c, const char *what, int64_t i, double got, double want);
+
 /* The same with an allowance for each element. */
 void qm_match_close_each(struct qm_conform *c, const char *what, const float *got,
                          const float *want, const double *allowed, int64_t n);

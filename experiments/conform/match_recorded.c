@@ -86,6 +86,17 @@ void qm_match_close(struct qm_conform *c, const char *what, const float *got, co
     c->now.compared += n;
 }
 
+double qm_match_take(struct qm_conform *c, const char *what, int64_t i, double got, double want)
+{
+    if (got != want && !(isnan(got) && isnan(want)) && c->now.outcome == QM_CONFORM_equal) {
+        c->now.outcome = QM_CONFORM_near;
+        snprintf(c->now.text, sizeof c->now.text,
+                 "%s[%lld]: %.9g here, and what may be off is rounded to %.9g", what, (long long)i,
+                 got, want);
+    }
+    return want;
+}
+
 void qm_match_close_each(struct qm_conform *c, const char *what, const float *got,
                          const float *want, const double *allowed, int64_t n)
 {

@@ -240,7 +240,7 @@ static void judge_step(struct qm_conform *c, struct qm_tensor_side *s, int64_t t
         int is_hidden = s->low[k] <= before[k] && before[k] <= s->high[k];
         qm_match_add_step(&seen, s->p[k], want[k], before[k], is_hidden ? HUGE_VAL : 0.0);
         if (s->low[k] <= want[k] && want[k] <= s->high[k])
-            s->p[k] = want[k];
+            s->p[k] = qm_match_take(c, what, k, s->p[k], want[k]);
     }
     const struct qm_tensor_run_at at = qm_tensor_record_at(r, t);
     int has_spans = r->w->narrow && !s->oracle,

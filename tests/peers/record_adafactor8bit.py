@@ -15,7 +15,7 @@ import sys
 KINDS_02 = ("adafactor", "came", "apollo")
 KINDS_04 = ("adafactor", "came", "adamw", "rmsprop", "sgd", "apollo")
 CLASSES = ("normal", "small", "tiny", "huge", "outlier", "sparse", "zero_rows", "zeros",
-           "decades", "spike", "nan", "inf", "turn")
+           "decades", "spike", "nan", "inf", "turn", "repeat", "constant")
 
 
 def number(release):
@@ -89,6 +89,10 @@ def gradients(np, rng, kind, steps, shape):
         g[steps // 2] *= 1e3
     elif kind == "turn":
         g[-1] *= 10.0 ** rng.uniform(-45.0, 15.0)
+    elif kind == "repeat":
+        g[1:] = g[:1]
+    elif kind == "constant":
+        g[...] = rng.standard_normal()
     elif kind in ("nan", "inf"):
         at = int(rng.integers(0, g[0].size))
         g.reshape(steps, -1)[steps // 2, at] = float(kind)

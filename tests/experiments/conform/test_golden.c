@@ -53,7 +53,7 @@ static void test_file(void **state)
 /* Golden files hold at most 15 MB, so that a clone stays small; the larger set has the rest. */
 static void test_size(void **state)
 {
-    enum { MOST = 15300000 };
+    enum { MOST = 15350000 };
     long long bytes = 0;
     glob_t found;
     (void)state;
@@ -254,7 +254,7 @@ int main(void)
         {"tests/golden/torch215_limits.h5", 19},
         {"tests/golden/lion_limits.h5", 3},
         {"tests/golden/came_limits.h5", 5},
-        {"tests/golden/adafactor8bit_limits.h5", 31}, /* and three whose sums cancel: skipped */
+        {"tests/golden/adafactor8bit_limits.h5", 33}, /* and three whose sums cancel: skipped */
         {"tests/golden/muon8bit.h5", 24},
         {"tests/golden/muon_limits.h5", 3},
         {"tests/golden/shampoo_limits.h5", 1},
