@@ -219,6 +219,24 @@ static const float *turned(struct qm_conform *c, const float *x, int64_t n, int6
     return x ? out : NULL;
 }
 
+/* A projection lasts hp_apollo_update_proj_gap steps, or one before 0.2.6 where second moments are
+ * factored. */
+static void judge_gap(struct qm_conform *c, const struct qm_adafactor8_replay *r, int64_t n)
+{
+    int64_t gap = qm_golden_case_whole(c, "hp_apollo_update_proj_gap", 0);
+    int is_each = !r->is_026 && r->recipe.hyper.factored;
+    for (int64_t t = 1; gap > 0 && t < r->steps; t++) {
+        const float *now = r->proj + r->proj_index[t] * n,
+                    *old = r->proj + r->proj_index[t - 1] * n;
+        int is_due = is_each || t % gap == 0,
+            is_new = memcmp(now, old, (size_t)n * sizeof *now) != 0;
+        if (is_new != is_due)
+            qm_golden_case_differs(c, "step %lld: %s projection, and one lasts %lld",
+                                   (long long)t + 1, is_new ? "a new" : "the old",
+                                   (long long)(is_each ? 1 : gap));
+    }
+}
+
 /* Matrices as the package returns them: k the shorter side of the gradient, rank x k where it is
  * not the rows and k x rank where it is; is_turned: of 0.4.x each is the other one. */
 static int projections_read(struct qm_conform *c, struct qm_adafactor8_replay *r, int is_turned)
@@ -245,6 +263,8 @@ static int projections_read(struct qm_conform *c, struct qm_adafactor8_replay *r
                                       (long long)t + 1, (long long)r->proj_index[t], (long long)n);
             return 0;
         }
+    if (r->proj && r->proj_index)
+        judge_gap(c, r, n);
     if (is_turned && total % n == 0)
         r->proj = turned(c, r->proj, n, total, rows);
     return r->proj && r->proj_index;
@@ -369,7 +389,7 @@ void qm_adafactor8_replay_optimizer(struct qm_conform *c)
     r.p0 = qm_golden_case_stored(c, "p0", r.n, format);
     r.grads = qm_golden_case_floats_of(c, "grads", r.steps * r.n, format);
     r.params = qm_golden_case_stored(c, "params", r.steps * r.n, format);
-    if (qm_golden_case_whole(c, "hp_stochastic_round_writeback", 0))
+    if (r.is_bf16 && qm_golden_case_whole(c, "hp_stochastic_round_writeback", 0))
         r.draws = qm_golden_case_floats(c, "rand", r.steps * r.n);
     if (!states_read(c, &r, v) || !projections_read(c, &r, v->is_046))
         return;

@@ -534,3 +534,14 @@ g['params'][...] = p.reshape(g['params'].shape)"
         done
     done
 }
+
+@test "conform: a projection of APOLLO lasts as long as its gap says; float32 draws nothing" {
+    broken adafactor8bit_limits opt_v046_apollo_repeat opt_v025_apollo_huge_047_s105 \
+        "g.attrs['hp_apollo_update_proj_gap'] = 1"
+    run "$QUALM" conform "$X"
+    [[ $output == *"step 2: the old projection, and one lasts 1"*" 1 DIFFERS, 0 skipped"* ]]
+    broken adafactor8bit_limits opt_v046_apollo_repeat opt_v025_apollo_huge_047_s105 \
+        "g.attrs['hp_stochastic_round_writeback'] = 1"
+    run "$QUALM" conform "$X"
+    [[ $output == *"NEAR       opt_v046_apollo_repeat "*" 0 DIFFERS, 0 skipped, 0 UNREADABLE"* ]]
+}
