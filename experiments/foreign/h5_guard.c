@@ -210,6 +210,19 @@ static uint64_t file_bytes(hid_t set)
     return size;
 }
 
+/* Where contiguous data lie; HADDR_UNDEF where none were written, to which libhdf5 adds the bytes of
+ * the user's block that a file may begin with. */
+static haddr_t offset_of(hid_t set)
+{
+    hid_t file = H5Iget_file_id(set), plist = H5Fget_create_plist(file);
+    hsize_t block = 0;
+    haddr_t at = H5Dget_offset(set);
+    H5Pget_userblock(plist, &block);
+    H5Pclose(plist);
+    H5Fclose(file);
+    return at == HADDR_UNDEF + block ? HADDR_UNDEF : at;
+}
+
 static qm_status compact(const char *name, const struct extent *e)
 {
     if (e->is_exact ? e->claimed != e->stored : e->claimed > e->stored)
@@ -303,8 +316,11 @@ static qm_status chunked(const char *name, hid_t set, hid_t plist, const struct 
         return qm_fail(QM_BAD_FILE, "%.200s: chunks of %llu bytes in a file of %llu", name,
                        (unsigned long long)e->stored, (unsigned long long)e->file);
     if (e->claimed > SPARSE_MOST_CHUNKED && e->claimed / QM_DEFLATE_MOST > e->stored)
-        return qm_fail(QM_BAD_FILE, "%.200s: claims %llu bytes, and stores %llu", name,
-                       (unsigned long long)e->claimed, (unsigned long long)e->stored);
+        return qm_fail(QM_BAD_FILE,
+                       "%.200s: claims %llu bytes, and stores %llu; beyond %d MiB at most %d times "
+                       "as many are read",
+                       name, (unsigned long long)e->claimed, (unsigned long long)e->stored,
+                       (int)(SPARSE_MOST_CHUNKED >> 20), QM_DEFLATE_MOST);
     const struct chunks c = {chunk, e->stored, H5Pget_nfilters(plist) != 0};
     uint64_t end = 0, odd = 0;
     char why[200];
@@ -369,7 +385,7 @@ qm_status qm_h5_guard_dataset(const char *path, const char *name, hid_t set)
     if (st == QM_OK && layout != H5D_VIRTUAL)
         e.stored = H5Dget_storage_size(set);
     if (st == QM_OK && layout == H5D_CONTIGUOUS && H5Pget_external_count(plist) == 0) {
-        e.offset = H5Dget_offset(set);
+        e.offset = offset_of(set);
         st = contiguous(name, &e);
     } else if (st == QM_OK && layout == H5D_COMPACT) {
         st = compact(name, &e);

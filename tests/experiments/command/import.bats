@@ -216,3 +216,17 @@ P
         --tensor '((a{1,255}){1,255}){1,255}'
     run -0 "$QUALM" import more.npz -o out.npz --tensor '^a{1,255}$'
 }
+
+@test "import: what nobody wrote in a file with a user's block is its fill value" {
+    "$PYTHON" - "$BATS_TEST_TMPDIR" << 'P'
+import sys, h5py, numpy as np
+for block in 0, 512, 4096:
+    with h5py.File("%s/%d.h5" % (sys.argv[1], block), "w", userblock_size=block) as f:
+        f["written"] = np.ones(4, "f4")
+        f.create_dataset("never", (3,), "f4", fillvalue=7)
+P
+    for block in 0 512 4096; do
+        "$QUALM" import -q "$BATS_TEST_TMPDIR/$block.h5" -o "$BATS_TEST_TMPDIR/$block.npz"
+        cmp "$BATS_TEST_TMPDIR/0.npz" "$BATS_TEST_TMPDIR/$block.npz"
+    done
+}
