@@ -366,7 +366,7 @@ static qm_status matrix(struct factor *f, int64_t at)
     for (int64_t i = 0; i < size && is_known; i++)
         wide += f->x[i].e * f->x[i].e;
     if (!is_known || sqrt(wide) > most) {
-        qm_muon_iterate(f->kind, 0, k, n, f->exact, f->room);
+        qm_muon_iterate(f->kind, QM_MUON_ITERATIONS, 0, k, n, f->exact, f->room);
         judge_whole(f, at, most);
         return QM_OK;
     }

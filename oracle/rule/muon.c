@@ -76,15 +76,15 @@ static void product(const double *x, const double *y, int transposed, int64_t ro
         }
 }
 
-void qm_muon_iterate(const struct qm_muon_kind *kind, int rounded, int64_t k, int64_t n, double *x,
-                     double *room)
+void qm_muon_iterate(const struct qm_muon_kind *kind, int iterations, int rounded, int64_t k,
+                     int64_t n, double *x, double *room)
 {
     double *a = room, *b = a + k * k, *bx = b + k * k;
     double (*outer)(double) = rounded ? qm_muon_round : NULL;
     double (*inner)(double) = rounded && kind->rounds_all ? qm_muon_round : NULL;
 #define OUTER(v) (outer ? outer(v) : (v))
 #define INNER(v) (inner ? inner(v) : (v))
-    for (int t = 0; t < QM_MUON_ITERATIONS; t++) {
+    for (int t = 0; t < iterations; t++) {
         const double *c = kind->triple[t];
         product(x, x, 1, k, n, k, a);
         for (int64_t i = 0; i < k * k; i++)
@@ -117,7 +117,7 @@ static void orthogonalize(const struct qm_muon_kind *kind, const struct qm_muon_
     for (int64_t i = 0; i < k * n; i++)
         u[i] = qm_muon_round(u[i] / by);
     muon_wide(u, s, x);
-    qm_muon_iterate(kind, 1, k, n, x, room);
+    qm_muon_iterate(kind, QM_MUON_ITERATIONS, 1, k, n, x, room);
     const struct qm_muon_shape back = {1, s->cols, s->rows, 1.0};
     if (s->rows > s->cols)
         for (int64_t i = 0; i < s->rows; i++)

@@ -26,9 +26,10 @@ qm_status qm_muon_shape_of(const struct qm_muon_kind *kind, const struct qm_orac
 extern const struct qm_float_format qm_muon_bf16;
 static inline double qm_muon_round(double x) { return qm_float_format_round(&qm_muon_bf16, x); }
 
-/* X <- five iterations of X[k][n]; rounded: with the roundings to bfloat16.  room: 2 k k + k n. */
-void qm_muon_iterate(const struct qm_muon_kind *kind, int rounded, int64_t k, int64_t n, double *x,
-                     double *room);
+/* X <- the first so many iterations of X[k][n]; rounded: with the roundings to bfloat16.
+ * room: 2 k k + k n. */
+void qm_muon_iterate(const struct qm_muon_kind *kind, int iterations, int rounded, int64_t k,
+                     int64_t n, double *x, double *room);
 
 /* d of bound_muon.c: what the roundings of five iterations from X[k][n], k <= n, whose norm is
  * known, move the factor by, as a norm of Frobenius.  QM_NO_MEMORY, QM_INTERNAL: no eigenvalues. */

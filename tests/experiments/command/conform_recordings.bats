@@ -540,3 +540,56 @@ P
         grep -Eq "^(EQUAL|NEAR) +$group[/ ]" <<< "$output" || { echo "$output" && false; }
     done
 }
+
+# A Muon of bitsandbytes' form, written from results/CONFORM.md and oracle/README.md in NumPy.
+@test "conform: a Muon of another number of iterations differs or is skipped, never near" {
+    "$PYTHON" - "$QUALM" "$X" "${QM_TEST_SEED:-1}" << 'P'
+import subprocess, sys, collections, h5py, numpy as np
+qualm, path, seed = sys.argv[1:]
+triples = [(7.892582874424408, -20.38301394587957, 13.555306149406924),
+           (3.911484868135431, -2.5464635929060884, 0.4268988319673074),
+           (3.760657955697423, -2.512819018216563, 0.4323647349070073),
+           (3.160399673686287, -2.149649518898498, 0.3996366907664389),
+           (2.1910971618617303, -1.441662010214663, 0.328146487623155)]
+def bf(x):
+    b = np.atleast_1d(np.asarray(x, np.float32)).view(np.uint32)
+    return ((b + 0x7fff + (b >> 16 & 1)) & np.uint32(0xffff0000)).view(np.float32)
+def factor(u, count):
+    x = bf(u / max(bf(np.sqrt((u.astype(float) ** 2).sum()))[0], bf(1e-7)[0]))
+    tall = x.shape[0] > x.shape[1]
+    x = x.T if tall else x
+    for a, b, c in (triples + triples[-1:])[:count]:
+        gram = bf(x.astype(float) @ x.T.astype(float))
+        twice = bf(b * gram.astype(float) + c * (gram.astype(float) @ gram.astype(float)))
+        x = bf(a * x.astype(float) + twice.astype(float) @ x.astype(float))
+    return x.T if tall else x
+rng = np.random.default_rng(int(seed))
+seen = {4: collections.Counter(), 5: collections.Counter(), 6: collections.Counter()}
+shapes = [tuple(int(v) for v in rng.choice([1, 2, 3, 5, 17, 32, 70], 2)) for _ in range(40)]
+for count in seen:
+    draw = np.random.default_rng(int(seed) + 1)
+    with h5py.File(path, "w") as out:
+        out.attrs.update({"system": "Muon 8-bit", "torch_version": "2.15.0"})
+        for k, shape in enumerate(shapes):
+            g = draw.standard_normal(shape).astype(np.float32)
+            p = draw.standard_normal(shape).astype(np.float32)
+            o = factor(bf(g), count)
+            h = out.create_group("optim/%d" % k)
+            h.attrs.update({"steps": 1, "lr": 0.01, "weight_decay": 0.0, "scheme": "float32",
+                            "adjust_lr": "none", "nesterov": 0, "param_dtype": "float32",
+                            "momentum": 0.5, "shape": shape})
+            h["p0"], h["grads"], h["state/momentum"] = p, g.reshape(1, -1), g.reshape(1, -1)
+            h["ns_input"], h["ns_output"] = bf(g).reshape(1, -1), o.reshape(1, -1)
+            h["params"] = (p - 0.01 * o.astype(float)).astype(np.float32).reshape(1, -1)
+    said = subprocess.run([qualm, "conform", path], capture_output=True, text=True).stdout
+    for line in said.splitlines():
+        if " optim/" in line:
+            seen[count][line.split()[0]] += 1
+print(seed, {k: dict(v) for k, v in seen.items()})
+right, few, more = seen[5], seen[4], seen[6]
+bad = right["DIFFERS"] or right["UNREADABLE"] or right["EQUAL"] + right["NEAR"] < 36
+for wrong in few, more:
+    bad = bad or wrong["NEAR"] or wrong["UNREADABLE"] or wrong["DIFFERS"] < 20
+sys.exit(bool(bad))
+P
+}
