@@ -210,8 +210,8 @@ static uint64_t file_bytes(hid_t set)
     return size;
 }
 
-/* Where contiguous data lie; HADDR_UNDEF where none were written, to which libhdf5 adds the bytes of
- * the user's block that a file may begin with. */
+/* Where contiguous data lie; HADDR_UNDEF where none were written, to which libhdf5 adds the bytes
+ * of the user's block that a file may begin with. */
 static haddr_t offset_of(hid_t set)
 {
     hid_t file = H5Iget_file_id(set), plist = H5Fget_create_plist(file);
