@@ -8,13 +8,15 @@
 #include "experiments/recipes/oracle_hyper.h"
 #include "oracle/oracle.h"
 
-/* LEADING, LAST: longest sides of the small tensor; ALONE: its elements where it has one axis.
+/* LEADING, LAST: longest sides of the small tensor; ALONE: its elements where it has one axis; RANK:
+ * largest rank of its projections, but where the effect of the rank itself is asked for.
  * TAILED: elements of a tensor whose tail is left out, about.  MOST: elements of any such
  * tensor. */
 enum {
     LEADING = 2,
     LAST = 6,
     ALONE = 24,
+    RANK = 12,
     TAILED = 256,
     MOST = LAST * LAST * LEADING * LEADING * LEADING
 };
@@ -190,6 +192,8 @@ static uint64_t effects_of(const struct qm_domain *d, const struct qm_case *c, u
     struct qm_recipe r = d->recipe;
     uint64_t effects = 0;
     qm_case_apply(c, &r);
+    if (d->reads >> QM_HYPER_rank & 1 && r.hyper.rank > RANK)
+        r.hyper.rank = RANK;
     struct qm_shape shape = small(&c->shape);
     if (!make_inputs(d, c, &shape, &in))
         return 0;

@@ -5,7 +5,7 @@
 #include "experiments/check/domain.h"
 
 /* Bit k is 1 where hyper-parameter k has an effect: the oracle's steps of the case, in a tensor of
- * the same rank and at most a few hundred elements, change an update or a state by 2 % or more
+ * the same rank and at most a few hundred elements, projected to rank 12 at most, change an update or a state by 2 % or more
  * somewhere once hyper-parameter k alone gets another value.  That is the recipe's own where the
  * case gives another, else the other value of a flag or an ordinary one.  0 where the case cannot
  * be stepped, for hyper-parameters that the rule does not read, and where it refuses the other
