@@ -8,8 +8,8 @@
 #include "experiments/recipes/oracle_hyper.h"
 #include "oracle/oracle.h"
 
-/* LEADING, LAST: longest sides of the small tensor; ALONE: its elements where it has one axis; RANK:
- * largest rank of its projections, but where the effect of the rank itself is asked for.
+/* LEADING, LAST: longest sides of the small tensor; ALONE: its elements where it has one axis.
+ * RANK: largest rank of its projections, but where the effect of the rank itself is asked for.
  * TAILED: elements of a tensor whose tail is left out, about.  MOST: elements of any such
  * tensor. */
 enum {

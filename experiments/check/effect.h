@@ -5,12 +5,12 @@
 #include "experiments/check/domain.h"
 
 /* Bit k is 1 where hyper-parameter k has an effect: the oracle's steps of the case, in a tensor of
- * the same rank and at most a few hundred elements, projected to rank 12 at most, change an update or a state by 2 % or more
- * somewhere once hyper-parameter k alone gets another value.  That is the recipe's own where the
- * case gives another, else the other value of a flag or an ordinary one.  0 where the case cannot
- * be stepped, for hyper-parameters that the rule does not read, and where it refuses the other
- * value or would draw more than 40 projections with it.  A kernel that takes a constant for such a
- * hyper-parameter fails the case. */
+ * the same rank and at most a few hundred elements, of which projections have rank 12 at most,
+ * change an update or a state by 2 % or more somewhere once hyper-parameter k alone gets another
+ * value.  That is the recipe's own where the case gives another, else the other value of a flag or
+ * an ordinary one.  0 where the case cannot be stepped, for hyper-parameters that the rule does
+ * not read, and where it refuses the other value or would draw more than 40 projections with it.
+ * A kernel that takes a constant for such a hyper-parameter fails the case. */
 uint64_t qm_case_effects(const struct qm_domain *d, const struct qm_case *c);
 
 /* The same for the hyper-parameters among `of` where each alone becomes 0: a kernel that leaves

@@ -3,6 +3,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "experiments/conform/adafactor8bit_tolerance.h"
@@ -25,9 +26,13 @@ static double squares_of(const float *x, int64_t n, int64_t stride)
 struct projection {
     const float *g, *p;
     int64_t rows, cols, rank, inner, channels;
-    int is_right;                     /* channels are rows */
-    int forgets;                      /* second moments keep nothing of the old number */
-    struct qm_adafactor8_moments low; /* each NULL where it is not kept, or factored */
+    int is_right;  /* channels are rows */
+    double *x, *e; /* numbers of the projection, [channels][rank], and what they may be off by */
+    struct qm_adafactor8_moments low; /* each NULL where it is not kept; not factored */
+    /* Factored second moments, of each channel and of each vector of the projection, what they may
+     * be off by, and the same of the mean that their product is divided by. */
+    const float *of_channel, *of_vector;
+    double *channel_off, *vector_off, mean, mean_off;
     int maximizes;
     /* A number y of the projection makes w(y) = (keeps m + takes y) / (sqrt(v) + eps) of the moment
      * m with v = max(kept v + fresh (y^2 + added), least). */
@@ -44,8 +49,6 @@ static struct projection projection_of(const struct qm_adafactor8_replay *r, int
     a.channels = a.is_right ? a.rows : a.cols;
     a.g = r->grads + (t - 1) * r->n;
     a.p = r->proj + r->proj_index[t - 1] * a.rank * a.inner;
-    double kept = h->beta2 >= 0.0 ? h->beta2 : 1.0 - pow((double)t, h->beta2_decay);
-    a.forgets = t > 1 && kept < QM_STEP_U;
     a.maximizes = h->maximize != 0;
     return a;
 }
@@ -76,6 +79,9 @@ static void moments_of(const struct qm_adafactor8_replay *r, int64_t t,
                                             .second = has_second ? moments->second : NULL,
                                             .old_first = has_first ? moments->old_first : NULL,
                                             .old_second = has_second ? moments->old_second : NULL};
+    const float *row = moments->row, *col = moments->col;
+    a->of_channel = row && col && !a->low.second ? (a->is_right ? row : col) : NULL;
+    a->of_vector = a->is_right ? col : row;
     a->keeps = a->low.first ? qm_adafactor8_keeps(r) : 0.0;
     a->takes = a->low.first ? 1.0 - h->beta1 : 1.0;
     a->fresh = h->beta2 >= 0.0 ? 1.0 - h->beta2 : pow((double)t, h->beta2_decay);
@@ -105,7 +111,36 @@ static double project(const struct projection *a, int64_t k, int64_t j, double *
         sum += isfinite(x) ? term : 0.0;
         *size += isfinite(x) ? fabs(term) : 0.0;
     }
-    return sum;
+    return a->maximizes ? -sum : sum;
+}
+
+static void project_all(const struct projection *a)
+{
+    for (int64_t k = 0; k < a->channels; k++)
+        for (int64_t j = 0; j < a->rank; j++) {
+            double size, *x = a->x + k * a->rank + j;
+            *x = project(a, k, j, &size);
+            a->e[k * a->rank + j] = (double)a->inner * QM_STEP_U * size;
+        }
+}
+
+/* What factored second moments may be off by: their share of the errors of the squares. */
+static void factors_off(struct projection *a)
+{
+    int64_t rows = a->is_right ? a->channels : a->rank;
+    const float *of_row = a->is_right ? a->of_channel : a->of_vector;
+    const double *row_off = a->is_right ? a->channel_off : a->vector_off;
+    for (int64_t k = 0; k < a->channels; k++)
+        for (int64_t j = 0; j < a->rank; j++) {
+            double x = fabs(a->x[k * a->rank + j]), e = a->e[k * a->rank + j],
+                   off = a->fresh * e * (2.0 * x + e);
+            a->channel_off[k] += off / (double)a->rank;
+            a->vector_off[j] += off / (double)a->channels;
+        }
+    for (int64_t k = 0; k < rows; k++) {
+        a->mean += (double)of_row[k] / (double)rows;
+        a->mean_off += row_off[k] / (double)rows;
+    }
 }
 
 /* 0 where the squares certainly overflow in float32, a tenth beyond its range, as their sums are
@@ -155,21 +190,36 @@ static struct adapted range_of(const struct projection *a, int64_t at, double x,
     return all;
 }
 
-/* Adds number `at` of the adapted channel to `all`.  Where the moments are not those of x, as codes
- * may have changed them, m is off by its weight times e, and sqrt(v) by no more than e. */
-static void add_adapted(const struct projection *a, int64_t at, double x, double e,
-                        struct adapted *all)
+/* The same of factored second moments, each at its ends. */
+static struct adapted factored_range_of(const struct projection *a, int64_t k, int64_t j, double m,
+                                        double e)
 {
-    double m = a->low.first   ? (double)a->low.first[at]
-               : a->maximizes ? -x
-                              : x,
-           v = sqrt((double)a->low.second[at]) + a->eps;
-    if (!isfinite(m) || !(v > 0.0) || !isfinite(v))
+    double row = (double)a->of_channel[k], col = (double)a->of_vector[j],
+           low = fmax(row - a->channel_off[k], 0.0) * fmax(col - a->vector_off[j], 0.0) /
+                 (a->mean + a->mean_off),
+           high = (row + a->channel_off[k]) * (col + a->vector_off[j]) /
+                  fmax(a->mean - a->mean_off, 0.0),
+           least = fmax(fabs(m) - a->takes * e, 0.0) / (sqrt(high) + a->eps),
+           most = (fabs(m) + a->takes * e) / (sqrt(low) + a->eps);
+    return (struct adapted){.low = least * least, .high = isnan(most) ? 0.0 : most * most};
+}
+
+/* Adds number j of adapted channel k to `all`.  Where the moments are not those of x, as codes may
+ * have changed them, m is off by its weight times e, and sqrt(v) by no more than e. */
+static void add_adapted(const struct projection *a, int64_t k, int64_t j, struct adapted *all)
+{
+    int64_t at = a->is_right ? k * a->rank + j : j * a->channels + k;
+    double x = a->x[k * a->rank + j], e = a->e[k * a->rank + j],
+           m = a->low.first ? (double)a->low.first[at] : x,
+           v = a->low.second ? (double)a->low.second[at]
+                             : (double)a->of_channel[k] * (double)a->of_vector[j] / a->mean,
+           root = sqrt(v) + a->eps;
+    if (!isfinite(m) || !(root > 0.0) || !isfinite(root))
         return;
-    double w = fabs(m) / v, near = 1e-4 * w * w;
-    struct adapted one = range_of(a, at, a->maximizes ? -x : x, e);
+    double w = fabs(m) / root, near = 1e-4 * w * w;
+    struct adapted one = a->low.second ? range_of(a, at, x, e) : factored_range_of(a, k, j, m, e);
     if (!(w * w >= one.low - near && w * w <= one.high + near)) {
-        double off = e / v < 0.25 ? e / v * (a->takes + 4.0 / 3.0 * w) : a->takes + w;
+        double off = e / root < 0.25 ? e / root * (a->takes + 4.0 / 3.0 * w) : a->takes + w;
         one.low = fmax(w - off, 0.0) * fmax(w - off, 0.0);
         one.high = (w + off) * (w + off);
     }
@@ -184,43 +234,41 @@ static double adapted_share(const struct adapted *a)
     return a->now > 0.0 ? fmax(sqrt(a->high / a->now) - 1.0, 1.0 - sqrt(a->low / a->now)) : 0.0;
 }
 
+/* The root of the errors' squares over that of the numbers'. */
+static double share_of(double errors, double squares)
+{
+    return squares > 0.0 ? sqrt(errors / squares) : 0.0;
+}
+
 /* SHARE and COUNTS of all channels; up: what a factor is multiplied by at most. */
 static void factors_of(struct qm_adafactor8_replay *r, const struct projection *a, double up,
                        struct qm_adafactor8_channel *channel)
 {
-    double all = 0.0, all_sizes = 0.0, most = 0.0, u = (double)a->inner * QM_STEP_U;
+    double all = 0.0, all_errors = 0.0, most = 0.0;
+    int is_known = a->low.second || a->of_channel;
     struct adapted whole = {0};
     for (int64_t k = 0; k < a->channels; k++) {
-        double squares = 0.0, sizes = 0.0, share = 0.0, size;
+        double squares = 0.0, errors = 0.0;
         struct adapted adapted = {0};
         for (int64_t j = 0; j < a->rank; j++) {
-            double sum = project(a, k, j, &size);
-            squares += sum * sum;
-            sizes += size * size;
-            if (a->low.second)
-                add_adapted(a, a->is_right ? k * a->rank + j : j * a->channels + k, sum, u * size,
-                            &adapted);
-            else if (a->forgets && sum != 0.0)
-                share = fmax(share, size / fabs(sum));
+            double x = a->x[k * a->rank + j], e = a->e[k * a->rank + j];
+            squares += x * x;
+            errors += e * e;
+            if (is_known)
+                add_adapted(a, k, j, &adapted);
         }
-        if (squares > 0.0)
-            share = fmax(share, sqrt(sizes / squares));
-        channel[k].share = u * share;
-        if (a->low.second) /* of both norms, each its own */
-            channel[k].share = 0.5 * (u * share + adapted_share(&adapted));
+        channel[k].share = 0.5 * (share_of(errors, squares) + adapted_share(&adapted));
         whole.now += adapted.now;
         whole.low += adapted.low;
         whole.high += adapted.high;
         channel[k].factor = up * counts_over((double)a->rank, squares);
         most = fmax(most, channel[k].share);
         all += squares;
-        all_sizes += sizes;
+        all_errors += errors;
     }
     int is_one = r->recipe.hyper.tensor_scale;
-    if (is_one && all > 0.0 && (a->low.second || !a->forgets))
-        most = u * sqrt(all_sizes / all);
-    if (is_one && a->low.second)
-        most = 0.5 * (most + adapted_share(&whole));
+    if (is_one)
+        most = 0.5 * (share_of(all_errors, all) + adapted_share(&whole));
     for (int64_t k = 0; is_one && k < a->channels; k++) {
         channel[k].share = most;
         channel[k].factor = up * counts_over((double)(a->rank * a->channels), all);
@@ -254,16 +302,27 @@ static void norm_of(struct qm_adafactor8_replay *r, const struct projection *a, 
     n->norm_absolute = sqrt(absolute);
 }
 
-void qm_adafactor8_channels_of(struct qm_adafactor8_replay *r, int64_t t, const float *before,
-                               const float *step, const struct qm_adafactor8_moments *moments,
-                               struct qm_adafactor8_channel *channel)
+qm_status qm_adafactor8_channels_of(struct qm_adafactor8_replay *r, int64_t t, const float *before,
+                                    const float *step, const struct qm_adafactor8_moments *moments,
+                                    struct qm_adafactor8_channel *channel)
 {
     const struct qm_hyper *h = &r->recipe.hyper;
     r->channels = (struct qm_adafactor8_channels){.of = NULL};
     if (r->terms == 0 || !r->proj)
-        return;
+        return QM_OK;
     struct projection a = projection_of(r, t);
+    int64_t low = a.rank * a.channels;
+    double *room = calloc((size_t)(2 * low + a.rank + a.channels) + 1, sizeof *room);
+    if (!room)
+        return qm_fail(QM_NO_MEMORY, "a projection of %lld numbers", (long long)low);
+    a.x = room;
+    a.e = room + low;
+    a.channel_off = a.e + low;
+    a.vector_off = a.channel_off + a.channels;
     moments_of(r, t, moments, &a);
+    project_all(&a);
+    if (a.of_channel)
+        factors_off(&a);
     double up = fmax(h->scale, 1.0) / (1.0 - pow(fmax(h->beta1, 0.0), (double)t)), most_p = 0.0,
            rate = qm_adafactor8_rate_of(r, before, h->scale_parameter), sum = 0.0;
     for (int64_t k = 0; k < a.rank; k++)
@@ -278,6 +337,8 @@ void qm_adafactor8_channels_of(struct qm_adafactor8_replay *r, int64_t t, const 
     r->channels.mean_sum = sqrt(sum);
     factors_of(r, &a, up, channel);
     norm_of(r, &a, rate, up, step, channel);
+    free(room);
+    return QM_OK;
 }
 
 int64_t qm_adafactor8_channel_of(const struct qm_adafactor8_replay *r, int64_t k)

@@ -8,13 +8,12 @@
  * SUM    k u times the sum of the sizes of the terms, which is at most |g| times the largest norm
  *        of a vector of the projection: E.  0 where |g| is 0.
  * SHARE  of its factor |adapted| / (|projected| + 1e-8): k u times sizes of terms over sums, in a
- *        factor once for each of the two norms.  Where the second moments v are known, the norm
- *        above the line is instead that of the adapted numbers w = m / (sqrt(v) + eps), each the
- *        least and the most that it is for a projected number within k u of the sizes of its
- *        terms; as m and v take the same number in, w may depend on its sign alone, but not
- *        where v is read back as it is stored.  Where second
- *        moments are factored and keep nothing of the old number, one sum that cancels may make
- *        the whole adapted channel, so it is that of the worst one.  0 where all sums are 0.
+ *        factor once for the norm below the line.  The norm above it is that of the adapted numbers
+ *        w = m / (sqrt(v) + eps), each the least and the most that it is for a projected number
+ *        within k u of the sizes of its terms; as m and v take the same number in, w may depend on
+ *        its sign alone, but not where v is read back as it is stored.  Factored second moments
+ *        are off by their means of the errors of the squares, whichever channels those are of.  0
+ *        where all sums are 0.
  * COUNTS of its factor, absolute: squares of the adapted channel below 2^-126 are r counts, so the
  *        norm above the line is off by sqrt(r q), and the factor by that over |projected| + 1e-8.
  *        What it scales is off by that times |g|.
@@ -43,9 +42,9 @@
 #include "experiments/conform/adafactor8bit_steps.h"
 
 /* The projected moments of a step: before it as they are stored, and after it before they are
- * coded.  Each may be NULL. */
+ * coded; row, col: second moments that are factored.  Each may be NULL. */
 struct qm_adafactor8_moments {
-    const float *old_first, *old_second, *first, *second;
+    const float *old_first, *old_second, *first, *second, *row, *col;
 };
 
 struct qm_adafactor8_channel {
@@ -56,10 +55,10 @@ struct qm_adafactor8_channel {
 
 /* Sets r->channels of step t, whose array is `channel`, with room for as many as there are rows or
  * columns; before: the parameters before the step; step: what it takes off them, without a decay;
- * r->channels.of is NULL where nothing is projected. */
-void qm_adafactor8_channels_of(struct qm_adafactor8_replay *r, int64_t t, const float *before,
-                               const float *step, const struct qm_adafactor8_moments *moments,
-                               struct qm_adafactor8_channel *channel);
+ * r->channels.of is NULL where nothing is projected.  QM_NO_MEMORY. */
+qm_status qm_adafactor8_channels_of(struct qm_adafactor8_replay *r, int64_t t, const float *before,
+                                    const float *step, const struct qm_adafactor8_moments *moments,
+                                    struct qm_adafactor8_channel *channel);
 
 /* Whether step t reads the second moments of the projection back as they are stored.  0.4.3 and
  * later do not, nor does a step that begins them. */

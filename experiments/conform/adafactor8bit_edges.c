@@ -167,6 +167,8 @@ double qm_adafactor8_most_apart(const struct qm_adafactor8_replay *r, const stru
 {
     int is_conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL, at[2];
     const double *of = is_conf ? r->off[i == QM_ADAFACTOR8_CONF_COL].of : NULL;
+    if (qm_adafactor8_projected_off(r, i, k) > 0.0)
+        return HUGE_VAL;
     if (of)
         return of[k] < 1.0 ? 1.0 + (qm_adafactor8_counts_log(r, i, k, 1) - log2(1.0 - of[k])) *
                                        255.0 / (double)span
