@@ -272,7 +272,8 @@ void qm_adafactor8_values_allowed(const struct qm_adafactor8_replay *r, int i, i
 
 /* Of APOLLO: what steps may be off by, each by the error of its channel's factor, and all by what
  * those make of the norm of the update, by what the momentum cancels, and by what rounding the
- * product of rate and gradient to counts of 2^-149 leaves out; steps: their sizes. */
+ * product of rate and gradient to counts of 2^-149 leaves out, times a factor of at most 2^50;
+ * steps: their sizes. */
 static void apollo_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t,
                                  const float *before, const double *steps, double *near)
 {
@@ -283,7 +284,9 @@ static void apollo_steps_allowed(const struct qm_adafactor8_replay *r, int64_t t
         const struct qm_adafactor8_channel *of = &r->channels.of[qm_adafactor8_channel_of(r, k)];
         double one = of->share < 0.25 ? 2.0 * of->share / (1.0 - 2.0 * of->share) : HUGE_VAL;
         double g = size_of(r->grads[(t - 1) * r->n + k]),
-               count = g > 0.0 && rate > 0.0 ? fmin(0x1p-150 / (rate * g), 1.0) * steps[k] : 0.0;
+               count = g > 0.0 && rate > 0.0
+                           ? fmin(fmin(0x1p-150 / (rate * g), 1.0) * steps[k], 0x1p-100)
+                           : 0.0;
         near[k] = (all + one) * fmax(steps[k], (double)FLT_MIN) + rate * of->factor * g + count;
     }
 }
