@@ -13,16 +13,21 @@
 /* Curves qlog and expand: a power, here within an ulp and a product, in a judged side within two
  * ulp and a product (slot_quantile_log.c, slot_expand.c): 6 u in all.  Code 0 of qlog is the scale,
  * that of expand decodes to 0 or, by the exponent 0, to the centre.  The exponent 1 / k of expand
- * is rounded here, and may be a double there: u of it, times the logarithm of the power. */
+ * is rounded here, and may be a double there: u of it, times the logarithm of the power.  A power
+ * of qlog below the normal range is a count of 2 eta, or none. */
 static double power_error(const struct qm_slot_view *v, int64_t i)
 {
-    enum { NUMBERS = 3, CENTRE = 2 }; /* scale, k, c of a block of expand */
-    double x = fabs((double)v->decoded[i]), by = 6.0 * QM_U;
+    enum { NUMBERS = 3, CENTRE = 2, PAIR = 2 }; /* scale, k, c of a block of expand */
+    double x = fabs((double)v->decoded[i]), by = 6.0 * QM_U, counts = 0.0;
+    if (v->d->q.curve == QM_CURVE_qlog) {
+        double scale = (double)v->scales[i / qm_slot_run(&v->d->q, v->shape) * PAIR];
+        counts = x < 0x1p-126 * scale ? 2.0 * QM_ETA * scale : 0.0;
+    }
     if (v->d->q.curve == QM_CURVE_expand && x > 0.0) {
         double c = (double)v->scales[i / v->d->q.block * NUMBERS + CENTRE];
         by += c > 0.0 ? QM_U * fabs(log(x / c)) : 0.0;
     }
-    return v->codes[i] == 0 ? 0.0 : by * x + QM_ETA;
+    return v->codes[i] == 0 ? 0.0 : by * x + QM_ETA + counts;
 }
 
 /* The distance of element i's rounded value from the product that was rounded.  Curves end in a

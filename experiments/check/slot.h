@@ -38,6 +38,12 @@ int qm_groups_of(const struct qm_quantizer *q, const struct qm_shape *shape, int
 /* Relative error of a quotient, k QM_U; in the subnormal range its absolute error is k QM_ETA. */
 double qm_slot_quotient_error(const struct qm_slot_view *v);
 
+/* Whether a quotient need not be the nearest number: x / x may be one beside 1. */
+static inline int qm_slot_quotient_is_near(const struct qm_slot_view *v)
+{
+    return v->reorder.recip || v->reorder.div_ulp > 0.0;
+}
+
 /* Judges the slot, number `slot` of the rule: adds to the counts of t, keeps the worst finding in f
  * and its element in *at (-1: a scale).  lo, hi, flag: scratch of one entry per scale. */
 void qm_slot_judge(const struct qm_slot_view *v, int slot, double *lo, double *hi, int *flag,

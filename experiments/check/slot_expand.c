@@ -239,7 +239,9 @@ static void judge_numbers(const struct qm_slot_view *v, const struct block *b, i
     centre = widened(centre, 2.0 * root + QM_U);
     centre.low -= QM_ETA, centre.high += QM_ETA;
     found |= judge_number(c, centre, "centre", at + 2, t, f);
-    if (!isnan(k) && c > 0.0 && isfinite(c)) {
+    if (isinf(k) && qm_slot_quotient_is_near(v)) { /* a ratio beside 1 has any power; see is_free */
+        t->unbounded++;
+    } else if (!isnan(k) && c > 0.0 && isfinite(c)) {
         struct qm_interval p = powers(quotient(v, b->most, c, c), k);
         p.low /= TOP, p.high /= TOP;
         found |= judge_number(scale, widened(p, by), "scale", at, t, f);
@@ -345,6 +347,13 @@ static void judge_value(const struct qm_slot_view *v, int64_t i, const float *nu
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
+/* Whether any code and any scale will do: by an infinite exponent k all decode to c, as y^0 is 1,
+ * and a judged side whose quotient is not exact may find 0, 1 or Inf for a ratio beside 1. */
+static int is_free(const struct qm_slot_view *v, const float *number)
+{
+    return isinf(number[1]) && qm_slot_quotient_is_near(v);
+}
+
 static void judge_element(const struct qm_slot_view *v, int slot, int64_t i, int64_t at,
                           const struct block *b, struct qm_tally *t, struct qm_finding *f,
                           int64_t *where)
@@ -356,7 +365,7 @@ static void judge_element(const struct qm_slot_view *v, int slot, int64_t i, int
         t->unbounded += 2;
         return;
     }
-    if (b->is_unknown) {
+    if (b->is_unknown || is_free(v, number)) {
         t->unbounded++;
         judge_value(v, i, number, t, f, where);
         return;

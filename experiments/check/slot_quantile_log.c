@@ -129,7 +129,7 @@ static void judge_numbers(const struct qm_slot_view *v, const struct block *b, i
 struct place {
     double low, high; /* k; high is infinite where x may be 0 */
     struct qm_interval y;
-    int is_zero;
+    int is_zero, is_one; /* is_one: alpha is 1, and so is every power */
 };
 
 static double widened(double x, double by) { return x + by * fabs(x); }
@@ -144,7 +144,8 @@ static struct place place_of(const struct qm_slot_view *v, int64_t i, double sca
     }
     if (x + e == 0.0)
         p.y.high = 0.0;
-    p.is_zero = alpha == 0.0 || alpha == 1.0;
+    p.is_one = alpha == 1.0;
+    p.is_zero = alpha == 0.0 || p.is_one;
     if (p.is_zero)
         return p;
     double l = log2(alpha), least = widened(l, -4.0 * QM_U), most = widened(l, 4.0 * QM_U);
@@ -168,6 +169,8 @@ static struct codes codes_of(const struct qm_slot_view *v, const struct place *p
     double slack = 4.0 * QM_U * (fmin(fabs(p->high), top + 1.0) + 1.0), middle;
     if (p->is_zero) { /* bernoulli between 1 and alpha = 0, or of two powers of 1 */
         c.to = v->d->q.round == QM_ROUND_bernoulli ? 1 : 0;
+        if (p->is_one && qm_slot_quotient_is_near(v)) /* x times 1 / scale may be above 1 */
+            c.to = top;
         return c;
     }
     switch (v->d->q.round) {
@@ -255,8 +258,8 @@ static void judge_element(const struct qm_slot_view *v, int slot, int64_t i, int
     if (!b->has_nan) {
         p = place_of(v, i, scale, alpha);
         c = codes_of(v, &p);
-        if (p.is_zero && p.y.low == 1.0) /* the maximum itself */
-            c.to = 0;
+        if (p.is_zero && p.y.low == 1.0 && !(p.is_one && qm_slot_quotient_is_near(v)))
+            c.to = 0; /* the maximum itself */
     }
     enum qm_verdict is =
         code < v->d->n ? qm_verdict_code(code, c.at, c.from, c.to) : QM_VERDICT_WRONG;

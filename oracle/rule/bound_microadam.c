@@ -47,6 +47,13 @@ static double of_float(double beta, int64_t t)
     return below / (1.0 - (double)x);
 }
 
+/* The same by one power in double, rounded to float32 or not. */
+static double of_power(double beta, int64_t t, int is_rounded)
+{
+    double b = (double)(float)beta, x = pow(b, (double)t);
+    return (1.0 - b) / (1.0 - (is_rounded ? (double)(float)x : x));
+}
+
 /* (1 - beta) / (1 - beta^t), formed in double of double or of float32 numbers, rounded once. */
 static struct qm_ball correction(const struct qm_bound_step *b, double beta)
 {
@@ -54,7 +61,8 @@ static struct qm_ball correction(const struct qm_bound_step *b, double beta)
     double x = (1.0 - beta) / below.x, least = below.x - below.e;
     if (!(least > 0.0))
         return (struct qm_ball){x, HUGE_VAL};
-    double apart = fabs(of_float(beta, b->t) - x);
+    double apart = fmax(fabs(of_float(beta, b->t) - x),
+                        fmax(fabs(of_power(beta, b->t, 0) - x), fabs(of_power(beta, b->t, 1) - x)));
     if (!(apart < HUGE_VAL))
         return (struct qm_ball){x, HUGE_VAL};
     return qm_ball_rounded(x, fmax(x * below.e / least, apart) + 0x1p-52 * x, QM_ETA);
