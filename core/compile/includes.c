@@ -92,7 +92,8 @@ static qm_status take(struct search *s, const char *path, int *is_there)
     return status;
 }
 
-/* Takes the file that a line names: beside the file it stands in, then in the folders. */
+/* Takes the file that a line names: in quotes, beside the file it stands in, then in the
+ * folders. */
 static qm_status find(struct search *s, const char *from, const char *name, int is_quoted)
 {
     char path[2 * PATH_MAX];

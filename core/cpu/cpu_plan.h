@@ -2,10 +2,10 @@
  *
  * A tensor is worked on in pieces that stay in the L1 cache.  A piece is a whole number of blocks
  * of every slot; threads take pieces.  A slot whose scales lie within a piece is decoded, updated
- * and encoded in one pass.  A slot whose scales reach further (every norm but block and id) takes
- * several passes: one or two fold the maxima of the new state (qm_folds), the last computes the new
- * state again and stores it.  Maxima are exact in any order, so any number of threads gives the
- * same bits.
+ * and encoded in one pass.  A slot whose scales reach further (tensor, and rank1 of matrices, among
+ * others) takes several passes: one or two fold the maxima of the new state (qm_folds), the last
+ * computes the new state again and stores it.  Maxima are exact in any order, so any number of
+ * threads gives the same bits.
  *
  * A tensor rule (one with sums over whole tensors) works on float32 arrays of the whole tensor. */
 #ifndef QM_CPU_CPU_PLAN_H

@@ -121,8 +121,8 @@ static int is_e4m3(const struct qm_codec *c)
     return c->cb.is_float && c->q.round == QM_ROUND_even && c->has_edges;
 }
 
-/* The number of codes rounded up to a power of two, n: the search bisects n - 1 edges.  0: the slot
- * does not search edges. */
+/* The number of codes rounded up to a power of two, at least 16, n: the search bisects n - 1 edges.
+ * 0: the slot does not search edges. */
 static int edge_count(const struct qm_codec *c)
 {
     int n = 16;

@@ -29,11 +29,11 @@ static const struct argp_option options[] = {
 
 static const char doc[] =
     "Draw one figure of a result file, whatever its suite.\v"
-    "The axes come from the suite: the map of a format is its colour, the block size the "
-    "horizontal axis, one step a value, the norm the marker, the same everywhere; a variant as it "
-    "is registered, of a value that is its own too, has a colour of its own.  The title states the "
-    "answer, "
-    "computed from the numbers drawn; the caption says what is shown, of how many, and what was "
+    "The axes come from the suite: where maps are compared the map of a format is its colour, the "
+    "block size the horizontal axis, one step a value, the norm the marker, the same everywhere; a "
+    "variant of several maps, or as it is registered, has a colour of its own.  The title states "
+    "the answer, computed from the numbers drawn; the caption says what is shown, of how many, and "
+    "what was "
     "left out.  Tensors that are not quantized, because they are too small or no whole blocks, are "
     "in no median and in no title.\n"
     "\n"

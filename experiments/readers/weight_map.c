@@ -13,7 +13,7 @@
 #include "experiments/foreign/reader_process.h"
 #include "experiments/readers/format.h"
 
-enum { INDEX_MOST = 64 << 20, QM_TORCH_DEPTH_MOST = 16, SHARDS_MOST = 1 << 14 };
+enum { INDEX_MOST = 64 << 20, JSON_DEPTH_MOST = 16, SHARDS_MOST = 1 << 14 };
 
 struct place {
     int64_t shard;
@@ -51,8 +51,8 @@ static qm_status check_depth(const struct qm_file *f)
         else if (!quoted)
             depth +=
                 (f->map[i] == '{' || f->map[i] == '[') - (f->map[i] == '}' || f->map[i] == ']');
-        if (depth > QM_TORCH_DEPTH_MOST)
-            return qm_file_bad(f, "byte %zu: nests deeper than %d", i, QM_TORCH_DEPTH_MOST);
+        if (depth > JSON_DEPTH_MOST)
+            return qm_file_bad(f, "byte %zu: nests deeper than %d", i, JSON_DEPTH_MOST);
     }
     return QM_OK;
 }

@@ -90,7 +90,7 @@ def best_rates(s, plain):
 
 
 def answer(found):
-    """How many variants are best at their twin's best rate of those that ran, in words."""
+    """How many pairs of variant and problem are best at their twin's best rate, in words."""
     if not found:
         return "No variant that is compared has a finite gap at any rate"
     same = sum(own == twin for own, twin in found.values())

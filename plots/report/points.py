@@ -83,6 +83,6 @@ def draw(c, out):
     out.figure(NAME, panels, (title, MENU),
                f"The title is of {answers[k][0]}. " * (len(panels) > 1)
                + " ".join(rest[:4]) + f" A point is the median over at most {table.tensors()},"
-               " its bar holds the median with 95 % (below six tensors: the range)"
+               " its bar, and brackets, hold the median with 95 % (below six tensors: the range)"
                + "; markers at one place stand side by side so as not to overlap" * beside
                + table.medians() + table.omitted() + alike.together(told), wide=len(panels) == 1)

@@ -4,7 +4,9 @@
  *   exp_avg_sq  uint8, evenly spaced in sqrt(u)
  *
  * Each has one float16 scale per 32 elements.  exp_avg_sq has code 0 where its root is below 1/510
- * of the largest root of the block: such an element takes a step of lr exp_avg / eps. */
+ * of the largest root of the block: such an element has forgotten its second moment, and the next
+ * step is that of its own gradient alone, lr exp_avg / (sqrt((1 - beta2) g^2) + eps) without
+ * corrections. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_flash_adamw = {

@@ -223,7 +223,7 @@ static void test_eight_axes(void **state)
 
 /* ---- settings at once ------------------------------------------------------------------------ */
 
-/* The weight is a power of t, nothing is added to squares, and these are denormal. */
+/* The weight is a power of t, nothing is added to squares, and they may be denormal. */
 static int has_no_floor(const struct qm_domain *d, const struct qm_case *c)
 {
     struct qm_hyper h = hyper_of(d, c);

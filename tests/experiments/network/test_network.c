@@ -66,8 +66,8 @@ static void test_chain_draws(void **state)
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* Products with every instruction set and shape have the bits of plain loops.  Every tenth shape is
- * of more rows and terms than a block of dense.c has. */
+/* Products with every instruction set and shape have the bits of plain loops.  Every tenth shape
+ * may have more rows and more terms than a block of dense.c. */
 static void test_dense(void **state)
 {
     enum { MOST = 300, DEEP = 600, WIDE = 40 };
