@@ -122,8 +122,11 @@ struct qm_case {
 /* Steps of a case; largest exponent of a part. */
 enum { QM_CHECK_STEPS = 3, QM_CASE_POWER = 150 };
 /* Seed of the judge's cases where none is given; its digits, for texts of `--help`. */
-#define QM_CHECK_SEED         20240501
-#define QM_CHECK_SEED_TEXT    QM_DIGITS_OF(QM_CHECK_SEED)
+#define QM_CHECK_SEED      20240501
+#define QM_CHECK_SEED_TEXT QM_DIGITS_OF(QM_CHECK_SEED)
+/* Cases of a round that are drawn beside the core where no other number is given. */
+#define QM_CHECK_DRAWS        680
+#define QM_CHECK_DRAWS_TEXT   QM_DIGITS_OF(QM_CHECK_DRAWS)
 #define QM_DIGITS_OF(number)  QM_DIGITS_OF_(number)
 #define QM_DIGITS_OF_(digits) #digits
 /* Elements above which a tensor is large, and above which it makes one step where that will do. */

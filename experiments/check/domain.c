@@ -431,10 +431,10 @@ static struct qm_case any_case(const struct qm_domain *d, struct qm_domain_sourc
     return c;
 }
 
-/* Of four cases three are small; after every 640 such come 40 of joint_case.c. */
+/* Of four cases three are small; the last 40 of a round are of joint_case.c. */
 struct qm_case qm_domain_draw(const struct qm_domain *d, uint64_t seed, int64_t i)
 {
-    enum { TRIES = 64, ROUND = 4, OTHERS = 640, ALL = 680 };
+    enum { TRIES = 64, ROUND = 4, ALL = QM_CHECK_DRAWS, OTHERS = ALL - 40 };
     int64_t joint = i % ALL - OTHERS;
     struct qm_domain_source s = {seed ^ 0x646f6d61696eu, (uint64_t)i, 0};
     struct qm_case c = {.forced = 1};

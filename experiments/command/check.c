@@ -40,7 +40,7 @@ enum {
     KEY_ALLOW_REFUSED
 };
 
-enum { DRAWS = 680, QUICK_DRAWS = 96, QUICK_STRIDE = 8, BATCH = 32 };
+enum { DRAWS = QM_CHECK_DRAWS, QUICK_DRAWS = 96, QUICK_STRIDE = 8, BATCH = 32 };
 
 struct options {
     struct qm_recipes recipes;
@@ -67,7 +67,8 @@ static const struct argp_option options[] = {
      "print the cases, the core and the drawn ones of each VARIANT (default: of adamw4_ao), and "
      "stop; of a kernel of yours more are judged, N/far and what its results ask for",
      0},
-    {"draws", KEY_DRAWS, "N", 0, "cases drawn from the domain beside the core (default 680)", 0},
+    {"draws", KEY_DRAWS, "N", 0,
+     "cases drawn from the domain beside the core (default " QM_CHECK_DRAWS_TEXT ")", 0},
     {"quick", KEY_QUICK, NULL, 0,
      "an eighth of the core, and 96 drawn cases; so it is where neither a variant nor --draws is "
      "named, and all are judged",

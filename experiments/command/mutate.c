@@ -166,7 +166,8 @@ int qm_cmd_mutate(int argc, char **argv)
         .doc =
             "Plants bugs, one at a time, in the kernel templates of every family, and judges each "
             "as `qualm check --kernel` judges yours, in six regimes of gradients and steps, "
-            "and by the cases that it judges by default: the listed ones and the first 680 drawn "
+            "and by the cases that it judges by default: the listed ones and the "
+            "first " QM_CHECK_DRAWS_TEXT " drawn "
             "with --seed; beside it the acceptance rules of other projects.  Re-writings that are "
             "as right as the template must pass.  Exit code 1 when a bug survives everywhere, when "
             "one passes "

@@ -20,7 +20,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/mutants/judge_entry.h"
 
-enum { QUICK = 4, DRAWN = 680, QUICK_DRAWN = 128 };
+enum { QUICK = 4, DRAWN = QM_CHECK_DRAWS, QUICK_DRAWN = 128 };
 
 static volatile int stop;
 
