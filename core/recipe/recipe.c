@@ -434,16 +434,16 @@ qm_status qm_recipe_applicable(const struct qm_recipe *r)
                            r->rule->slot[i]);
     }
     const struct qm_hyper *h = &r->hyper;
-    if (!is_from_0(h->gnorm_scale))
-        return qm_fail(QM_BAD_ARG, "gnorm_scale must not be negative");
+    QM_TRY(qm_rule_from_0("gnorm_scale", h->gnorm_scale));
     if (r->rule->check) {
         int bits[QM_MAX_SLOTS];
         for (int i = 0; i < r->rule->n_slots; i++)
             bits[i] = r->slot[i].bits;
         return r->rule->check(&(struct qm_rule_use){h, r->param, r->grad, bits});
     }
-    if (!is_from_0(h->lr) || !is_from_0(h->eps) || !is_from_0(h->weight_decay))
-        return qm_fail(QM_BAD_ARG, "lr, eps and weight_decay must not be negative");
+    QM_TRY(qm_rule_from_0("lr", h->lr));
+    QM_TRY(qm_rule_from_0("eps", h->eps));
+    QM_TRY(qm_rule_from_0("weight_decay", h->weight_decay));
     int none = r->rule->betas_optional;
     if (!is_beta(h->beta1, none) || !is_beta(h->beta2, none))
         return qm_fail(QM_BAD_ARG, "beta1 and beta2 must be in [0, 1)%s",
@@ -452,8 +452,7 @@ qm_status qm_recipe_applicable(const struct qm_recipe *r)
         return qm_fail(QM_BAD_ARG, "rank must be in [0, 2^20], gap in [0, 1e15)");
     if (h->side != 0 && h->side != 1 && h->side != 2 && h->side != 3)
         return qm_fail(QM_BAD_ARG, "side must be 0 (std), 1 (reverse_std), 2 (right) or 3 (left)");
-    if (!is_from_0(h->momentum_decay))
-        return qm_fail(QM_BAD_ARG, "momentum_decay must not be negative");
+    QM_TRY(qm_rule_from_0("momentum_decay", h->momentum_decay));
     if (h->nesterov && (h->momentum <= 0 || h->dampening != 0))
         return qm_fail(QM_BAD_ARG, "nesterov wants momentum > 0 and dampening 0");
     return QM_OK;

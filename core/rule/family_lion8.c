@@ -94,8 +94,9 @@ static qm_status check_flash_adam(const struct qm_rule_use *u)
 {
     const struct qm_hyper *h = u->hyper;
     QM_TRY(check_decay(h));
-    if (!(h->lr >= 0.0 && h->eps >= 0.0 && h->weight_decay >= 0.0))
-        return qm_fail(QM_BAD_ARG, "lr, eps and weight_decay must not be negative");
+    QM_TRY(qm_rule_from_0("lr", h->lr));
+    QM_TRY(qm_rule_from_0("eps", h->eps));
+    QM_TRY(qm_rule_from_0("weight_decay", h->weight_decay));
     if (!(h->beta1 >= 0.0 && h->beta1 < 1.0 && h->beta2 >= 0.0 && h->beta2 < 1.0))
         return qm_fail(QM_BAD_ARG, "beta1 and beta2 must be in [0, 1)");
     return check_types(u);
@@ -105,8 +106,9 @@ static qm_status check_flash_sgd(const struct qm_rule_use *u)
 {
     const struct qm_hyper *h = u->hyper;
     QM_TRY(check_decay(h));
-    if (!(h->lr >= 0.0 && h->momentum >= 0.0 && h->weight_decay >= 0.0))
-        return qm_fail(QM_BAD_ARG, "lr, momentum and weight_decay must not be negative");
+    QM_TRY(qm_rule_from_0("lr", h->lr));
+    QM_TRY(qm_rule_from_0("momentum", h->momentum));
+    QM_TRY(qm_rule_from_0("weight_decay", h->weight_decay));
     if (h->nesterov && (h->momentum <= 0.0 || h->dampening != 0.0))
         return qm_fail(QM_BAD_ARG, "nesterov wants momentum > 0 and dampening 0");
     return check_types(u);

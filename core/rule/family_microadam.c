@@ -64,8 +64,9 @@ static int is_count(double x, int most) { return x >= 1 && x <= most && x == flo
 static qm_status check(const struct qm_rule_use *use)
 {
     const struct qm_hyper *h = use->hyper;
-    if (!(h->lr >= 0 && h->eps >= 0 && h->weight_decay >= 0))
-        return qm_fail(QM_BAD_ARG, "lr, eps and weight_decay must not be negative");
+    QM_TRY(qm_rule_from_0("lr", h->lr));
+    QM_TRY(qm_rule_from_0("eps", h->eps));
+    QM_TRY(qm_rule_from_0("weight_decay", h->weight_decay));
     if (!(h->beta1 >= 0 && h->beta1 < 1 && h->beta2 >= 0 && h->beta2 < 1))
         return qm_fail(QM_BAD_ARG, "beta1 and beta2 must be in [0, 1)");
     if (!((h->alpha >= 0 && h->alpha < 1) || h->alpha == -2.0))

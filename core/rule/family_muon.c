@@ -43,8 +43,9 @@ static qm_status takes(const struct qm_hyper *h, const struct qm_shape *param)
 static qm_status check(const struct qm_rule_use *use)
 {
     const struct qm_hyper *h = use->hyper;
-    if (!(h->lr >= 0 && h->eps >= 0 && h->weight_decay >= 0))
-        return qm_fail(QM_BAD_ARG, "lr, eps and weight_decay must not be negative");
+    QM_TRY(qm_rule_from_0("lr", h->lr));
+    QM_TRY(qm_rule_from_0("eps", h->eps));
+    QM_TRY(qm_rule_from_0("weight_decay", h->weight_decay));
     if (!(h->momentum >= 0 && h->momentum <= 1))
         return qm_fail(QM_BAD_ARG, "momentum must be in [0, 1]");
     if (h->adjust != 0 && h->adjust != 1 && h->adjust != 2)

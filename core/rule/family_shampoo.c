@@ -120,8 +120,10 @@ static int is_whole(double x, double least, double most)
 static qm_status check(const struct qm_rule_use *use)
 {
     const struct qm_hyper *h = use->hyper;
-    if (!(h->lr >= 0 && h->eps >= 0 && h->weight_decay >= 0 && h->matrix_eps >= 0))
-        return qm_fail(QM_BAD_ARG, "lr, eps, weight_decay and matrix_eps must not be negative");
+    QM_TRY(qm_rule_from_0("lr", h->lr));
+    QM_TRY(qm_rule_from_0("eps", h->eps));
+    QM_TRY(qm_rule_from_0("weight_decay", h->weight_decay));
+    QM_TRY(qm_rule_from_0("matrix_eps", h->matrix_eps));
     if (!(h->beta1 >= 0 && h->beta1 < 1 && h->beta2 >= 0 && h->beta2 < 1))
         return qm_fail(QM_BAD_ARG, "beta1 and beta2 must be in [0, 1)");
     if (!(h->momentum >= 0 && h->momentum <= 1 && h->stat_decay >= 0 && h->stat_decay <= 1))

@@ -92,6 +92,12 @@ qm_status qm_rule_slot_check(const struct qm_rule *r, int i)
     return qm_fail(QM_BAD_ARG, "rule %s has slots 0 to %d, not %d", r->name, r->n_slots - 1, i);
 }
 
+qm_status qm_rule_from_0(const char *name, double value)
+{
+    return value >= 0.0 ? QM_OK
+                        : qm_fail(QM_BAD_ARG, "%s is %g and must not be negative", name, value);
+}
+
 void qm_rule_slot_shape(const struct qm_rule *r, const struct qm_hyper *h, int i,
                         const struct qm_shape *param, struct qm_shape *out)
 {

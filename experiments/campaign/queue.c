@@ -238,7 +238,7 @@ qm_status qm_shard_parse(const char *text, int *shard, int *shards)
     long n = *end == '/' ? strtol(end + 1, &last, 10) : 0;
     if (end == text || *end != '/' || last == end + 1 || *last || n < 1 || n > 1000000 || i < 1 ||
         i > n)
-        return qm_fail(QM_BAD_ARG, "'%s' is no shard; expected I/N with 1 <= I <= N", text);
+        return qm_fail(QM_BAD_ARG, "--shard '%s' is no shard; expected I/N with 1 <= I <= N", text);
     *shard = (int)i - 1;
     *shards = (int)n;
     return QM_OK;
