@@ -164,8 +164,8 @@ struct adapted {
 };
 
 /* Number `at` of the adapted channel, of a projected number within e of x.  Between the ends of
- * that range w^2 has its extremes where w is 0 and where its derivative is:
- * (keeps m fresh y - takes v')^2 = takes^2 eps^2 (v' + fresh y^2) with v' = v - fresh y^2. */
+ * that range w^2 has its extremes where w is 0 and where its derivative is, with v0 the part of v
+ * that y is not in: (keeps m fresh y - takes v0)^2 = takes^2 eps^2 (v0 + fresh y^2). */
 static struct adapted range_of(const struct projection *a, int64_t at, double x, double e)
 {
     double m = a->low.first ? a->keeps * (double)a->low.old_first[at] : 0.0,
