@@ -14,6 +14,12 @@ struct qm_far qm_far;
 /* ---- which elements block 0 touches ---------------------------------------------------------- */
 
 static uint64_t *touched; /* a bit per element, in address space without memory */
+static int64_t n_touched;
+
+/* What a block touches on either side of the element that is looked for. */
+static struct {
+    int64_t element, below, above; /* below -1, above n: nothing */
+} looked_for;
 
 /* Bits of memory per element where the region holds so many for each element of the tensor, as
  * arrays do that are padded a little; 0: it is no such array. */
@@ -59,8 +65,14 @@ int qm_far_access(uintptr_t a, size_t size, int write)
     if (bits == 0)
         return 1;
     int64_t from = (int64_t)(a - r->at) * 8 / bits, to = (int64_t)(a - r->at + size) * 8 / bits;
-    for (int64_t i = from; i < to && i < qm_far.n; i++)
+    for (int64_t i = from; i < to && i < qm_far.n; i++) {
+        n_touched += !(touched[i / 64] >> i % 64 & 1);
         touched[i / 64] |= 1ull << i % 64;
+        if (i < looked_for.element && i > looked_for.below)
+            looked_for.below = i;
+        if (i > looked_for.element && i < looked_for.above)
+            looked_for.above = i;
+    }
     return 1;
 }
 
@@ -77,13 +89,24 @@ void qm_far_communicates(struct qm_emu_at at)
     qm_far.doubt = text;
 }
 
-static size_t touched_bytes() { return (size_t)(qm_far.n / 64 + 2) * sizeof *touched; }
+/* Address space for so many bits, without memory; NULL: there is none. */
+static uint64_t *bits_open(uint64_t n)
+{
+    void *map = mmap(NULL, (n / 64 + 2) * sizeof(uint64_t), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return map == MAP_FAILED ? NULL : (uint64_t *)map;
+}
+
+static void bits_close(uint64_t *bits, uint64_t n)
+{
+    if (bits)
+        munmap(bits, (n / 64 + 2) * sizeof *bits);
+}
 
 void qm_far_learn(void)
 {
-    void *map = mmap(NULL, touched_bytes(), PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    touched = map == MAP_FAILED ? NULL : (uint64_t *)map;
+    touched = bits_open((uint64_t)qm_far.n);
+    n_touched = 0;
     qm_far.is_learning = 1;
 }
 
@@ -120,7 +143,6 @@ int qm_far_learned(uint64_t blocks, uint64_t chosen[QM_FAR_BLOCKS])
     int64_t run = begin < n ? next(begin, 0) - begin : 0;
     int64_t stride = run > 0 ? next(begin + run, 1) - begin : 0;
     int count = 0;
-    qm_far.is_learning = 0;
     for (int k = 0; k < 2 && run > 0; k++) {
         int64_t e = first[k] > begin ? first[k] - begin : 0;
         for (; e < end[k] - begin; e = e / run * run + run)
@@ -133,10 +155,102 @@ int qm_far_learned(uint64_t blocks, uint64_t chosen[QM_FAR_BLOCKS])
         for (uint64_t b = from > BEFORE ? from - BEFORE : 0; b <= to && b < blocks; b++)
             count = add(b, blocks, chosen, count);
     }
-    if (touched)
-        munmap(touched, touched_bytes());
-    touched = NULL;
     return count;
+}
+
+/* ---- blocks of another layout ---------------------------------------------------------------- */
+
+/* Blocks that a search may run. */
+enum { SEARCHED = 4096 };
+
+/* Blocks first, first + step, ... of which `count` are searched. */
+struct block_line {
+    uint64_t first, step, count;
+};
+
+struct block_search {
+    uint64_t blocks, runs, *was_run; /* a bit per block */
+    size_t shared;
+    int (*run)(uint64_t block, size_t shared);
+};
+
+static int has_touched(int64_t e) { return touched[e / 64] >> e % 64 & 1; }
+
+/* Runs a block once.  The side of element e on which the nearest element lies that it touches: -1
+ * or 1; 0 where e is touched, it touches none, it has run before or no more may run. */
+static int side_of_block(struct block_search *s, uint64_t block, int64_t e)
+{
+    if (block >= s->blocks || s->was_run[block / 64] >> block % 64 & 1 || s->runs == SEARCHED)
+        return 0;
+    s->was_run[block / 64] |= 1ull << block % 64;
+    s->runs++;
+    looked_for = {e, -1, qm_far.n};
+    if (!s->run(block, s->shared))
+        s->runs = SEARCHED;
+    if (has_touched(e) || (looked_for.below < 0 && looked_for.above == qm_far.n))
+        return 0;
+    return looked_for.below < 0 || looked_for.above - e < e - looked_for.below ? 1 : -1;
+}
+
+/* Whether a block of the line touches e: by bisection, as if the elements of its blocks rose or
+ * fell. */
+static int bisect_blocks(struct block_search *s, struct block_line l, int64_t e, uint64_t *found)
+{
+    if (l.count < 2)
+        return 0;
+    uint64_t low = 0, high = l.count - 1;
+    while (low < high &&
+           s->was_run[(l.first + low * l.step) / 64] >> (l.first + low * l.step) % 64 & 1)
+        low++;
+    int at_low = side_of_block(s, *found = l.first + low * l.step, e);
+    int at_high = has_touched(e) ? 0 : side_of_block(s, *found = l.first + high * l.step, e);
+    if (has_touched(e) || at_low == 0 || at_low == at_high)
+        return has_touched(e);
+    while (high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+        int side = side_of_block(s, *found = l.first + middle * l.step, e);
+        if (has_touched(e) || side == 0)
+            return has_touched(e);
+        *(side == at_low ? &low : &high) = middle;
+    }
+    return 0;
+}
+
+/* Whether a block that has not run touches e: beside the one that was found last, or of all, of a
+ * half, or of every second one. */
+static int find_block(struct block_search *s, int64_t e, uint64_t *found)
+{
+    uint64_t n = s->blocks, half = n / 2, last = *found;
+    const struct block_line lines[] = {
+        {0, 1, n}, {0, 1, half + 1}, {half + 1, 1, n - half - 1}, {0, 2, n - half}, {1, 2, half}};
+    for (int k = 0; k < 2 && !has_touched(e); k++)
+        (void)side_of_block(s, *found = k ? last - 1 : last + 1, e);
+    for (size_t k = 0; k < sizeof lines / sizeof *lines && !has_touched(e); k++)
+        (void)bisect_blocks(s, lines[k], e, found);
+    return has_touched(e);
+}
+
+void qm_far_search(uint64_t blocks, const uint64_t *chosen, int n_chosen, size_t shared,
+                   int (*run)(uint64_t block, size_t shared))
+{
+    const int64_t first[] = {0, qm_far.n - 7 - qm_far.block}, end[] = {qm_far.block, qm_far.n};
+    struct block_search s = {blocks, 0, bits_open(blocks), shared, run};
+    uint64_t found = 0;
+    /* a launch that works on a part of the tensor has not these blocks */
+    int is_over_all =
+        (unsigned __int128)n_touched * blocks / (uint64_t)(n_chosen + 1) >= (uint64_t)qm_far.n / 2;
+    for (int k = -1; k < n_chosen && s.was_run; k++) {
+        uint64_t block = k < 0 ? 0 : chosen[k];
+        s.was_run[block / 64] |= 1ull << block % 64;
+    }
+    for (int k = 0; k < 2 && touched && s.was_run && is_over_all; k++)
+        for (int64_t e = next(first[k], 0); e < end[k]; e = next(e, 0))
+            if (!find_block(&s, e, &found))
+                break;
+    bits_close(s.was_run, blocks);
+    bits_close(touched, (uint64_t)qm_far.n);
+    touched = NULL;
+    qm_far.is_learning = 0;
 }
 
 enum { KEPT = 256 };

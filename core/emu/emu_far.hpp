@@ -3,7 +3,8 @@
  * The host looks at windows of elements: the first `block` ones, and those from n - 7 - block on.
  * Which thread blocks work on them is learned from block 0 of each launch: the first elements that
  * it touches without a gap, and how far apart such runs lie where it takes several (a grid that
- * strides).  Records of bytes are not kept, so that races and unwritten memory are not seen here,
+ * strides).  Where those leave an element of the windows untouched, other blocks are searched. 
+ * Records of bytes are not kept, so that races and unwritten memory are not seen here,
  * and bulk copies touch only pages that hold something. */
 #ifndef QM_EMU_FAR_HPP
 #define QM_EMU_FAR_HPP
@@ -48,6 +49,12 @@ void qm_far_end(void);
  * order, to chosen[]; returns how many. */
 void qm_far_learn(void);
 int qm_far_learned(uint64_t blocks, uint64_t chosen[QM_FAR_BLOCKS]);
+
+/* After block 0 and the chosen ones have run: runs others until some have touched every element
+ * that is looked at, found by bisection where blocks take elements in rising or falling order, all
+ * of them, halves of them or every second one.  run: 0 where the launch has ended. */
+void qm_far_search(uint64_t blocks, const uint64_t *chosen, int n_chosen, size_t shared,
+                   int (*run)(uint64_t block, size_t shared));
 
 /* memcpy and memset of the pages that hold something, and of the windows. */
 void qm_far_copy(void *to, const void *from, size_t bytes);

@@ -518,6 +518,13 @@ static void run_block_number(uint64_t i, size_t shared)
     run_block(shared);
 }
 
+static int run_far_block(uint64_t i, size_t shared)
+{
+    if (!is_abandoned)
+        run_block_number(i, shared);
+    return !is_abandoned;
+}
+
 static void run_far(uint64_t blocks, size_t shared)
 {
     static uint64_t chosen[QM_FAR_BLOCKS];
@@ -526,6 +533,7 @@ static void run_far(uint64_t blocks, size_t shared)
     int n = qm_far_learned(blocks, chosen);
     for (int k = 0; k < n && !is_abandoned; k++)
         run_block_number(chosen[k], shared);
+    qm_far_search(blocks, chosen, n, shared, run_far_block);
 }
 
 extern "C" int qm_emu_launch(struct qm_index grid, struct qm_index block, size_t shared,

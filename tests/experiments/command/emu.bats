@@ -413,3 +413,54 @@ EOF
     run -2 --separate-stderr "$QUALM" prove mine.cu --map nf4
     [[ $stderr == *"say --range"* ]]
 }
+
+# body LAYOUT: a kernel of adamw_f32 whose blocks take the elements in another order.
+layout() {
+    sed "s|LAYOUT|$1|" << 'C'
+#include "kernel_abi.h"
+#include <cuda_runtime.h>
+#include <math.h>
+QM_KERNEL("adamw_f32");
+typedef long long ll;
+struct K { float *p, *m, *v; const float *g; ll n; float b1, t1, b2, t2, dec, lr, rb, eps; int max; };
+static __device__ void at(const K &k, ll i)
+{
+    float x = k.max ? -k.g[i] : k.g[i];
+    k.m[i] = k.t1 < 0.5f ? k.m[i] + k.t1 * (x - k.m[i]) : x - k.b1 * (x - k.m[i]);
+    k.v[i] = k.b2 * k.v[i] + k.t2 * x * x;
+    k.p[i] = k.p[i] * k.dec - k.lr * k.m[i] / (sqrtf(k.v[i]) / k.rb + k.eps);
+}
+__global__ void step(K k) { ll b = blockIdx.x, last = gridDim.x - 1, t = threadIdx.x; LAYOUT }
+int qm_kernel_step(const struct qm_kernel_args *a)
+{
+    double c1 = 1.0 - pow(a->beta1, (double)a->t), c2 = 1.0 - pow(a->beta2, (double)a->t);
+    if (a->p_dtype != QM_KERNEL_F32 || a->g_dtype != QM_KERNEL_F32 || !a->slot[0].values)
+        return 1;
+    K k = {(float *)a->p, a->slot[0].values, a->slot[1].values, (const float *)a->g, a->n,
+           (float)a->beta1, (float)(1.0 - a->beta1), (float)a->beta2, (float)(1.0 - a->beta2),
+           (float)(1.0 - a->lr * a->weight_decay), (float)(a->lr / c1), (float)sqrt(c2),
+           (float)a->eps, (int)a->maximize};
+    if (a->n > 0)
+        step<<<(unsigned)((a->n + 255) / 256), 256>>>(k);
+    return cudaDeviceSynchronize() != cudaSuccess ? 2 : 0;
+}
+C
+}
+
+@test "emu: beyond 2^31 blocks may take elements in any order that rises or falls" {
+    local case=2147483655/far layout
+    cd "$BATS_TEST_TMPDIR"
+    for layout in 'll i = (last - b) * 256 + t; if (i < k.n) at(k, i);' \
+        'll i = b * 256 + t; if (i < 4 \&\& i < k.n) at(k, i); if (i + 4 < k.n) at(k, i + 4);' \
+        'll h = (k.n + 1) / 2, i = b * 256 + t; if (i < h) at(k, i); if (i < h \&\& i + h < k.n) at(k, i + h);' \
+        'll h = last / 2 + 1, i = (b < h ? 2 * b : 2 * (b - h) + 1) * 256 + t; if (i < k.n) at(k, i);'; do
+        layout "$layout" > right.cu
+        run -0 "$QUALM" check --kernel right.cu --fmad=false --case $case -q
+        [[ $output == *"as adamw_f32: passed"* && $output != *"not judged"* ]]
+    done
+    layout 'll i = (last - b) * 256 + t; if (i < k.n \&\& i != 2147483500) at(k, i);' > left.cu
+    run -1 "$QUALM" check --no-shrink --kernel left.cu --fmad=false --case $case -q
+    [[ $output == *"parameter 2147483500 stays as it is"* ]]
+    layout 'int i = (int)((last - b) * 256 + t); if (i < k.n) at(k, i);' > wraps.cu
+    run -1 "$QUALM" check --no-shrink --kernel wraps.cu --fmad=false --case $case -q
+}
