@@ -3,9 +3,9 @@
  * The host looks at windows of elements: the first `block` ones, and those from n - 7 - block on.
  * Which thread blocks work on them is learned from block 0 of each launch: the first elements that
  * it touches without a gap, and how far apart such runs lie where it takes several (a grid that
- * strides).  Where those leave an element of the windows untouched, other blocks are searched. 
- * Records of bytes are not kept, so that races and unwritten memory are not seen here,
- * and bulk copies touch only pages that hold something. */
+ * strides).  Where those leave an element of the windows untouched, other blocks are searched.
+ * Records of bytes are not kept, so that races and unwritten memory are not seen here, and bulk
+ * copies touch only pages that hold something. */
 #ifndef QM_EMU_FAR_HPP
 #define QM_EMU_FAR_HPP
 

@@ -140,8 +140,13 @@ static const char *check_says(json_t *row)
     double cases = number(row, "cases"), judged = number(row, "judged");
     RULE(json_is_boolean(passed), "a row with status ok does not say whether it passed");
     RULE(cases >= 0.0 && judged >= 0.0, "cases or judged numbers are missing");
-    RULE(!json_is_true(passed) || (cases > 0.0 && judged > 0.0 && number(row, "wrong") == 0.0),
+    double off = number(row, "off_by_one"), wrong = number(row, "wrong"),
+           right = number(row, "equal") + number(row, "within_bound") + number(row, "boundary");
+    RULE(!json_is_true(passed) || (cases > 0.0 && judged > 0.0 && wrong == 0.0 && off == 0.0),
          "it passed, and numbers are wrong or none was judged");
+    RULE(right + off + wrong <= judged, "its verdicts are more than the numbers judged");
+    RULE(!json_is_true(passed) || number(row, "worst_ratio") <= 1.0,
+         "it passed, and an error is above its bound");
     return NULL;
 }
 

@@ -422,7 +422,13 @@ layout() {
 #include <math.h>
 QM_KERNEL("adamw_f32");
 typedef long long ll;
-struct K { float *p, *m, *v; const float *g; ll n; float b1, t1, b2, t2, dec, lr, rb, eps; int max; };
+struct K {
+    float *p, *m, *v;
+    const float *g;
+    ll n;
+    float b1, t1, b2, t2, dec, lr, rb, eps;
+    int max;
+};
 static __device__ void at(const K &k, ll i)
 {
     float x = k.max ? -k.g[i] : k.g[i];
