@@ -236,14 +236,16 @@ void qm_far_search(uint64_t blocks, const uint64_t *chosen, int n_chosen, size_t
     const int64_t first[] = {0, qm_far.n - 7 - qm_far.block}, end[] = {qm_far.block, qm_far.n};
     struct block_search s = {blocks, 0, bits_open(blocks), shared, run};
     uint64_t found = 0;
-    /* a launch that works on a part of the tensor has not these blocks */
+    /* a launch that works on a part of the tensor has not these blocks, and those of a grid that
+     * strides are few and long */
     int is_over_all =
         (unsigned __int128)n_touched * blocks / (uint64_t)(n_chosen + 1) >= (uint64_t)qm_far.n / 2;
+    int is_short = qm_far.accesses / (n_chosen + 1) < QM_FAR_ACCESSES / 1024;
     for (int k = -1; k < n_chosen && s.was_run; k++) {
         uint64_t block = k < 0 ? 0 : chosen[k];
         s.was_run[block / 64] |= 1ull << block % 64;
     }
-    for (int k = 0; k < 2 && touched && s.was_run && is_over_all; k++)
+    for (int k = 0; k < 2 && touched && s.was_run && is_over_all && is_short; k++)
         for (int64_t e = next(first[k], 0); e < end[k]; e = next(e, 0))
             if (!find_block(&s, e, &found))
                 break;

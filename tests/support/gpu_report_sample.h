@@ -65,6 +65,9 @@ static inline json_t *sample_row(enum qm_gpu_part part, json_t *key)
         json_object_set_new(row, "mode", json_string("exact"));
     if (part == QM_GPU_codes || part == QM_GPU_check)
         json_object_set_new(row, "wrong", json_integer(0));
+    for (int k = 0; part == QM_GPU_check && k < 3; k++)
+        json_object_set_new(row, (const char *[]){"within_bound", "boundary", "off_by_one"}[k],
+                            json_integer(0));
     if (part == QM_GPU_codes)
         json_object_set_new(row, "inputs", json_integer(INT64_C(1) << 32));
     sample_derive(part, row);
