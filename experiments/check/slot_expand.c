@@ -140,8 +140,10 @@ static struct qm_interval quotient(const struct qm_slot_view *v, struct qm_inter
                                    double high)
 {
     double by = qm_slot_quotient_error(v), off = by / QM_U * QM_ETA;
+    if (v->reorder.recip) /* a rounded reciprocal, and the product */
+        by += QM_U, off += QM_ETA * a.high;
     double q = a.low / low;
-    if (a.low == a.high && low == high && !(v->reorder.div_ulp > 0.0))
+    if (a.low == a.high && low == high && !qm_slot_quotient_is_near(v))
         return (struct qm_interval){qm_round_float32(q), qm_round_float32(q)};
     return (struct qm_interval){fmax(a.low / high * (1.0 - by) - off, 0.0),
                                 a.high / low * (1.0 + by) + off};
@@ -167,6 +169,10 @@ static struct qm_interval exponent_of(const struct qm_slot_view *v, const struct
         r.low = fmax(r.low, 1.0), r.high = fmax(r.high, 1.0);
     k.low = floor(multiples(v, r.high, -1.0)) / (double)v->d->q.expand;
     k.high = floor(multiples(v, r.low, 1.0)) / (double)v->d->q.expand;
+    if (qm_slot_quotient_is_near(v) && r.high > (double)FLT_MAX && r.low > 1.0) {
+        double s = (double)v->d->q.expand; /* a ratio in double does not overflow */
+        k.high = fmax(k.high, floor(log2(RANGE) / log2(r.low) * s) / s);
+    }
     return (struct qm_interval){fmin(k.low, k.high), fmax(k.low, k.high)};
 }
 
