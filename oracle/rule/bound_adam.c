@@ -52,6 +52,7 @@ static struct qm_ball folded(const struct qm_adam_scalars *s, struct qm_ball x, 
         return qm_ball_either(x, scaled(o, qm_ball_div(o, s->root_bc2, s->bc1), m, hat));
     x = qm_ball_either(x, scaled(o, s->lr_over_bc1, m, den));
     x = qm_ball_either(x, scaled(o, lr, m, qm_ball_mul(den, s->bc1)));
+    x = qm_ball_either(x, qm_ball_div(o, qm_ball_div(o, qm_ball_mul(lr, m), s->bc1), den));
     return qm_ball_either(x, scaled(o, s->lr_hat, m, hat));
 }
 
