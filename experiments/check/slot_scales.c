@@ -137,8 +137,11 @@ static int may_be_anything(const struct qm_quantizer *q, int flag)
 static void stored_interval(const struct qm_slot_view *v, int64_t b, double *low, double *high)
 {
     const struct qm_quantizer *q = &v->d->q;
-    *low = qm_slot_divisor(v->d, *low, -qm_slot_quotient_error(v));
-    *high = qm_slot_divisor(v->d, *high, qm_slot_quotient_error(v));
+    double by = qm_slot_quotient_error(v);
+    if (v->reorder.recip) /* a rounded reciprocal, and the product */
+        by = (by + QM_U) * (1.0 + QM_U);
+    *low = qm_slot_divisor(v->d, *low, -by);
+    *high = qm_slot_divisor(v->d, *high, by);
     if (q->unit == QM_UNIT_recip_tail && qm_slot_is_short(v, b)) {
         *low = fmax(*low, (double)q->scale.guard);
         *high = fmax(*high, (double)q->scale.guard);
