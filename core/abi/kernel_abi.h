@@ -21,8 +21,8 @@
  * `qualm check` gives codes to tensors of any size too, with a short last block.
  *
  * A kernel may compute in a higher precision than its rule (a scalar in double where the rule forms
- * it in float32, too), but not in a wider range: what overflows in float32, or is 1 there and so has
- * 1 for every power, does so here.  It may do the arithmetic in another order than its rule, in
+ * it in float32, too), but not in a wider range: what overflows in float32, or is 1 there and so
+ * has 1 for every power, does so here.  It may do the arithmetic in another order than its rule, in
  * these points:
  *   - fuse a product and the sum that follows it, the product of a code's value and its scale too
  *   - multiply by a rounded reciprocal instead of dividing
