@@ -216,7 +216,7 @@ static void add_adapted(const struct projection *a, int64_t k, int64_t j, struct
            root = sqrt(v) + a->eps;
     if (!isfinite(m) || !(root > 0.0) || !isfinite(root))
         return;
-    double w = fabs(m) / root, near = 1e-4 * w * w;
+    double w = fabs(m) / root, near = 1e-4 * w * w; /* only chooses between the two bounds */
     struct adapted one = a->low.second ? range_of(a, at, x, e) : factored_range_of(a, k, j, m, e);
     if (!(w * w >= one.low - near && w * w <= one.high + near)) {
         double off = e / root < 0.25 ? e / root * (a->takes + 4.0 / 3.0 * w) : a->takes + w;

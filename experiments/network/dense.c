@@ -60,7 +60,7 @@ static void tile_of_1(const struct qm_dense_product *p, const double *restrict a
     store(c, s0), store(c + LANES, s1);
 }
 
-/* Columns of `width` numbers of all rows of p: whole rows of tiles, then single rows. */
+/* WIDTH columns of all rows of p: tiles, then single rows. */
 static void column_of_tiles(const struct qm_dense_product *p, const double *a, const double *b,
                             double *c)
 {

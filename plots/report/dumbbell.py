@@ -77,6 +77,6 @@ def draw(c, out):
     if panels:
         title += others(grids, 0) + campaign.lost_title(table.lost)
         out.figure(NAME, panels, (title, MENU), " ".join(notes[:4]) + " A row is a tensor, its run "
-                   "and its step, by class; brackets hold the 95 % interval of the median"
+                   "and its step, by class; brackets hold the median with 95 % (below six: the range)"
                    + (f"; panels of more than {NAMED} rows name the classes alone"
                       if most > NAMED else "") + table.omitted() + alike.together(told), wide=True)
