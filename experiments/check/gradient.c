@@ -225,14 +225,16 @@ static double aimed_unit(const struct qm_decider *d, uint64_t at, uint32_t word)
     return value;
 }
 
-/* The largest gradient of step k of the case: a power of two that outgrows the carried state; where
- * the scale is a quotient of the largest state, times the divisor, so that scale and ties are
- * exact. */
+/* The whole number that divides the largest element of a group into its scale.  Where it divides
+ * the element of largest magnitude exactly, the scale and the ties of codes are exact. */
+static double whole_divisor(const struct qm_decider *d) { return rint(1.0 / d->gain); }
+
+/* The largest gradient of step k of the case: a power of two that outgrows the carried state, times
+ * the divisor of the first slot's scale. */
 static double anchor_gradient(const struct qm_aim *a, int k)
 {
     const struct qm_decider *d = a->slot[0];
-    double times = d && d->q.map == QM_MAP_intd ? rint(1.0 / d->gain) : 1.0;
-    return ldexp(times, 2 * k - 6 + a->power);
+    return ldexp(d ? whole_divisor(d) : 1.0, 2 * k - 6 + a->power);
 }
 
 /* The divisor of an anchor's group, from the anchor's gradient g and state. */
@@ -324,6 +326,8 @@ static float exact_first(const struct qm_aim *a, int slot, int64_t t, int64_t i,
         by = 1.0f;
     else if (power & 256u) /* not a power of two: the unit value is rounded, the state is not */
         by *= 1.0f + (float)(power >> 9) * 0x1p-23f;
+    else
+        by *= (float)whole_divisor(d);
     float target = (float)(qm_round_float32((double)by * d->gain) * aimed_unit(d, word >> 4, 0));
     target = steps_from(target, (int)((word >> 1) & 7u) - 3);
     if (is_anchor(a, slot, i))
@@ -378,7 +382,8 @@ static float exact_gradient(const struct qm_aim *a, int64_t t, int k, int64_t i)
     if (slot != square)
         return exact_first(a, slot, t, i, word);
     const struct qm_aim_weight *w = &a->weight[square];
-    double by = w->keep * (double)a->state[square][anchor_of(a, square, i)];
+    double by = w->keep * (double)a->state[square][anchor_of(a, square, i)] /
+                whole_divisor(a->slot[square]);
     float g = exact_second(a->slot[square], by, w->keep * (double)a->state[square][i], w->give);
     return k > 0 ? 0.0f : word & 1u ? -g : g;
 }
