@@ -430,25 +430,10 @@ static void replay_run(struct qm_conform *c)
         decoded_judge(c, &s[i], steps - 1, part(c, "state/", &s[i], "dequant_last", n));
 }
 
-static void replay_case(struct qm_conform *c, const struct qm_golden_place *at)
+void qm_conform_coat(struct qm_conform *c)
 {
-    if (!qm_golden_case_begin(c, at->path, NULL))
-        return;
-    if (strcmp(at->path, "e4m3") == 0)
-        replay_cast(c);
-    else if (strcmp(at->group, "optim") == 0)
-        replay_run(c);
-    else
-        replay_quantizer(c);
-    qm_golden_case_end(c);
+    qm_golden_read_all(c, &(struct qm_golden_readers){.run = replay_run,
+                                                      .quantizer = replay_quantizer,
+                                                      .single = "e4m3",
+                                                      .replay_single = replay_cast});
 }
-
-static void replay_group(struct qm_conform *c, const struct qm_golden_place *at)
-{
-    if (strcmp(at->path, "e4m3") == 0)
-        replay_case(c, at);
-    else
-        qm_golden_each(c, at->path, replay_case);
-}
-
-void qm_conform_coat(struct qm_conform *c) { qm_golden_each(c, "", replay_group); }

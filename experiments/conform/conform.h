@@ -56,8 +56,9 @@ struct qm_conform {
     int64_t count[QM_CONFORM_COUNT];
 
     struct qm_golden_case now;
-    char group[QM_GOLDEN_PATH]; /* the group that the case reads */
-    void *memory;               /* the chunks it has read into */
+    char group[QM_GOLDEN_PATH];              /* the group that the case reads */
+    void *memory;                            /* the chunks it has read into */
+    const struct qm_golden_readers *readers; /* of qm_golden_read_all */
 };
 
 /* Replays every case of one file whose name matches filter; report may be NULL.  count: cases by
@@ -100,6 +101,19 @@ struct qm_golden_place {
 void qm_golden_each(struct qm_conform *c, const char *group,
                     void (*visit)(struct qm_conform *c, const struct qm_golden_place *at));
 int qm_golden_groups(struct qm_conform *c, const char *group); /* whether a member is a group */
+
+/* The readers of a recording that has the groups maps, whose members are datasets, optim, whose
+ * members are runs, and others, whose members are quantizer cases. */
+struct qm_golden_readers {
+    void (*map)(struct qm_conform *c, const char *name); /* NULL: maps is no group apart */
+    void (*run)(struct qm_conform *c);
+    void (*quantizer)(struct qm_conform *c);
+    const char *single; /* a group that is one case; NULL: none is */
+    void (*replay_single)(struct qm_conform *c);
+};
+
+/* Calls, for every member of every group, the reader of its kind within a case of its own. */
+void qm_golden_read_all(struct qm_conform *c, const struct qm_golden_readers *readers);
 
 int qm_golden_case_open(const struct qm_conform *c); /* no difference, skip or failure so far */
 void qm_golden_case_skip(struct qm_conform *c, const char *format, ...)

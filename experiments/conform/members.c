@@ -47,3 +47,35 @@ int qm_golden_groups(struct qm_conform *c, const char *group)
     }
     return 0;
 }
+
+static void read_case(struct qm_conform *c, const struct qm_golden_place *at)
+{
+    const struct qm_golden_readers *r = c->readers;
+    int is_map = r->map && strcmp(at->group, "maps") == 0; /* a dataset, where others are groups */
+    if (!(is_map ? qm_golden_case_begin(c, at->group, at->name)
+                 : qm_golden_case_begin(c, at->path, NULL)))
+        return;
+    if (is_map)
+        r->map(c, at->name);
+    else if (r->single && strcmp(at->path, r->single) == 0)
+        r->replay_single(c);
+    else if (strcmp(at->group, "optim") == 0)
+        r->run(c);
+    else
+        r->quantizer(c);
+    qm_golden_case_end(c);
+}
+
+static void read_group(struct qm_conform *c, const struct qm_golden_place *at)
+{
+    if (c->readers->single && strcmp(at->path, c->readers->single) == 0)
+        read_case(c, at);
+    else
+        qm_golden_each(c, at->path, read_case);
+}
+
+void qm_golden_read_all(struct qm_conform *c, const struct qm_golden_readers *readers)
+{
+    c->readers = readers;
+    qm_golden_each(c, "", read_group);
+}

@@ -413,19 +413,8 @@ static void replay_run(struct qm_conform *c)
     snprintf(c->now.how, sizeof c->now.how, "%.250s", qm_recipe_print(&r.recipe, text));
 }
 
-static void replay_case(struct qm_conform *c, const struct qm_golden_place *at)
-{
-    if (!qm_golden_case_begin(c, at->path, NULL))
-        return;
-    if (strcmp(at->group, "optim") == 0)
-        replay_run(c);
-    else
-        replay_quantizer(c);
-    qm_golden_case_end(c);
-}
-
 void qm_conform_microadam(struct qm_conform *c)
 {
-    qm_golden_each(c, "quant", replay_case);
-    qm_golden_each(c, "optim", replay_case);
+    qm_golden_read_all(
+        c, &(struct qm_golden_readers){.run = replay_run, .quantizer = replay_quantizer});
 }

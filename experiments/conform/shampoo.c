@@ -526,26 +526,8 @@ static void replay_run(struct qm_conform *c)
         qm_shampoo_judge_steps(c, &r, stat, root);
 }
 
-/* ---- the file -------------------------------------------------------------------------------- */
-
-static void replay_case(struct qm_conform *c, const struct qm_golden_place *at)
+void qm_conform_shampoo(struct qm_conform *c)
 {
-    int is_map = strcmp(at->group, "maps") == 0; /* a dataset, where others are groups */
-    if (!(is_map ? qm_golden_case_begin(c, at->group, at->name)
-                 : qm_golden_case_begin(c, at->path, NULL)))
-        return;
-    if (is_map)
-        replay_map(c, at->name);
-    else if (strcmp(at->group, "optim") == 0)
-        replay_run(c);
-    else
-        replay_quantizer(c);
-    qm_golden_case_end(c);
+    qm_golden_read_all(c, &(struct qm_golden_readers){
+                              .map = replay_map, .run = replay_run, .quantizer = replay_quantizer});
 }
-
-static void replay_group(struct qm_conform *c, const struct qm_golden_place *at)
-{
-    qm_golden_each(c, at->path, replay_case);
-}
-
-void qm_conform_shampoo(struct qm_conform *c) { qm_golden_each(c, "", replay_group); }

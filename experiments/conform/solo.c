@@ -96,15 +96,12 @@ static void replay_table(struct qm_conform *c, const char *name)
                      sign[0] == 's', table, n < 1 << bits ? n : 1 << bits);
 }
 
-static void replay_map(struct qm_conform *c, const struct qm_golden_place *at)
+static void replay_map(struct qm_conform *c, const char *name)
 {
-    if (!qm_golden_case_begin(c, at->group, at->name))
-        return;
-    if (strncmp(at->name, "block_of_n_", 11) == 0)
-        replay_blocks(c, at->name);
+    if (strncmp(name, "block_of_n_", 11) == 0)
+        replay_blocks(c, name);
     else
-        replay_table(c, at->name);
-    qm_golden_case_end(c);
+        replay_table(c, name);
 }
 
 /* ---- quantizers ---- */
@@ -504,20 +501,8 @@ static void replay_run(struct qm_conform *c)
                            s[i].codec.q.curve == QM_CURVE_qlog ? POWERS : 0.0, 0.0);
 }
 
-static void replay_case(struct qm_conform *c, const struct qm_golden_place *at)
+void qm_conform_solo(struct qm_conform *c)
 {
-    if (!qm_golden_case_begin(c, at->path, NULL))
-        return;
-    if (strcmp(at->group, "optim") == 0)
-        replay_run(c);
-    else
-        replay_quantizer(c);
-    qm_golden_case_end(c);
+    qm_golden_read_all(c, &(struct qm_golden_readers){
+                              .map = replay_map, .run = replay_run, .quantizer = replay_quantizer});
 }
-
-static void replay_group(struct qm_conform *c, const struct qm_golden_place *at)
-{
-    qm_golden_each(c, at->path, strcmp(at->path, "maps") == 0 ? replay_map : replay_case);
-}
-
-void qm_conform_solo(struct qm_conform *c) { qm_golden_each(c, "", replay_group); }
