@@ -286,11 +286,12 @@ int qm_case_load(const struct qm_case *c, const struct qm_aim *a, int slot, int6
     if (c->kind != QM_CLASS_exact || slot != first_slot(a, 1) || d->q.curve != QM_CURVE_none)
         return 0;
     for (int64_t i = 0; i < a->n; i++) {
-        int k = (int)(draw(a, STREAM_START, 1, i) % (uint32_t)d->n);
+        int k = d->n_negative +
+                (int)(draw(a, STREAM_START, 1, i) % (uint32_t)(d->n - d->n_negative));
         if (is_anchor(a, slot, i))
             k = d->n - 1;
         else if (is_strided(a, slot) && planted_slot(a, i) != slot)
-            k = 0;
+            k = d->n_negative;
         codes[i] = d->code_of[k];
     }
     for (int64_t b = 0; b < n_scales; b++)

@@ -9,7 +9,9 @@
 #include "experiments/campaign/queue.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
+#include "experiments/lockstep/lockstep.h"
 #include "experiments/suite/cell_list.h"
+#include "experiments/suite/shared.h"
 
 struct options {
     char **suite, **data;
@@ -113,21 +115,86 @@ static void add_reason(const void *node, VISIT visit, void *list)
             list, json_pack("{s:I, s:s}", "skipped", (json_int_t)r->cells, "because", r->text));
 }
 
-/* *variants and *skips: the cells by variant, and the skipped ones by reason, in byte order. */
-static qm_status tables(const struct qm_loaded_suite *job, json_t **variants, json_t **skips)
+/* ---- cells that are refused as they run ---- */
+
+/* The tensors of a problem with these arguments, or why it has none. */
+struct tensors {
+    const struct qm_problem *problem;
+    const char *args, *why; /* shared texts */
+    int n;
+    struct qm_shape shape[QM_PROBLEM_TENSORS];
+};
+
+static int by_problem(const void *a, const void *b)
+{
+    const struct tensors *x = a, *y = b;
+    return x->problem != y->problem ? (x->problem > y->problem) - (x->problem < y->problem)
+                                    : strcmp(x->args, y->args);
+}
+
+/* The tensors of the cell's problem, opened once for all cells of these arguments in *known, a tree
+ * of tsearch; NULL: no memory. */
+static const struct tensors *tensors_of(const struct qm_cell *c, void **known)
+{
+    const struct tensors probe = {.problem = c->problem, .args = c->problem_args};
+    struct tensors **found = tfind(&probe, known, by_problem), *made;
+    if (found)
+        return *found;
+    if (!(made = malloc(sizeof *made)))
+        return NULL;
+    *made = probe;
+    void *self = NULL;
+    if (c->problem->open(made->args, qm_cell_seed(c), &self, &made->n, made->shape) != QM_OK)
+        made->why = qm_shared_text(qm_message());
+    c->problem->close(self);
+    if ((found = tsearch(made, known, by_problem)))
+        return *found;
+    free(made);
+    return NULL;
+}
+
+/* *why: a shared text, or NULL where the cell runs. */
+static qm_status find_reason(const struct qm_cell *c, void **known, const char **why)
+{
+    const struct qm_shape drawn = {.rank = 1, .dim = {c->n}},
+                          *shape = c->recorded ? &c->recorded->shape : &drawn;
+    const struct tensors *of = NULL;
+    *why = c->reason;
+    if (*why || c->kind == QM_SOURCE_empty)
+        return QM_OK;
+    if (c->problem && !(of = tensors_of(c, known)))
+        return qm_fail(QM_NO_MEMORY, "tensors of a problem");
+    if (of && of->why)
+        *why = of->why;
+    else if (qm_lockstep_fits(c, of ? of->n : 1, of ? of->shape : shape) != QM_OK)
+        *why = qm_shared_text(qm_message());
+    return QM_OK;
+}
+
+/* *variants and *skips: the cells by variant, and the skipped ones by reason, in byte order; both
+ * are set in any case. */
+static qm_status tables(const struct qm_loaded_suite *job, json_t **variants, json_t **skips,
+                        int64_t *skipped)
 {
     struct rows variant = {0}, reason = {0};
-    int bad = 0;
-    for (int64_t i = 0; i < job->n_cells && !bad; i++) {
+    void *known = NULL;
+    qm_status st = QM_OK;
+    for (int64_t i = 0; i < job->n_cells && st == QM_OK; i++) {
         const struct qm_cell *c = &job->cells[i];
-        struct row *of = row_of(&variant, c->recipe->base ? c->recipe->base->name : "");
-        struct row *why = c->reason ? row_of(&reason, c->reason) : NULL;
-        bad = !of || (c->reason && !why);
-        if (bad)
+        const char *text;
+        st = find_reason(c, &known, &text);
+        if (st != QM_OK)
             break;
+        struct row *of = row_of(&variant, c->recipe->base ? c->recipe->base->name : "");
+        struct row *why = text ? row_of(&reason, text) : NULL;
+        if (!of || (text && !why)) {
+            st = qm_fail(QM_NO_MEMORY, "%lld cells", (long long)job->n_cells);
+            break;
+        }
         of->cells++;
-        of->skipped += c->reason != NULL;
+        of->skipped += text != NULL;
         of->seconds += qm_cell_cost(c);
+        *skipped += text != NULL;
         if (why)
             why->cells++;
     }
@@ -137,7 +204,8 @@ static qm_status tables(const struct qm_loaded_suite *job, json_t **variants, js
     twalk_r(reason.tree, add_reason, *skips);
     tdestroy(variant.tree, free);
     tdestroy(reason.tree, free);
-    return bad ? qm_fail(QM_NO_MEMORY, "%lld cells", (long long)job->n_cells) : QM_OK;
+    tdestroy(known, free);
+    return st;
 }
 
 static qm_status shares(const struct qm_loaded_suite *job, int shards, json_t *into)
@@ -160,15 +228,13 @@ static qm_status describe(const struct options *o, const struct qm_loaded_suite 
 {
     char digest[65] = "";
     json_t *variants = NULL, *skips = NULL;
-    qm_status st = qm_campaign_digest(job, NULL, digest);
-    if (st == QM_OK)
-        st = tables(job, &variants, &skips);
     int64_t skipped = 0;
     double cost = 0.0;
-    for (int64_t i = 0; i < job->n_cells; i++) {
-        skipped += job->cells[i].reason != NULL;
+    qm_status st = qm_campaign_digest(job, NULL, digest);
+    if (st == QM_OK)
+        st = tables(job, &variants, &skips, &skipped);
+    for (int64_t i = 0; i < job->n_cells; i++)
         cost += qm_cell_cost(&job->cells[i]);
-    }
     if (st == QM_OK) {
         int cores = omp_get_max_threads();
         *out = json_pack("{s:s, s:I, s:I, s:f, s:f, s:s, s:o, s:o}", "suite", job->suite->stem,

@@ -149,6 +149,10 @@ struct qm_outcome {
     double *hits[QM_HITS_COUNT]; /* [n_hits]: pairs (level, step); closed only, else NULL */
 };
 
+/* Whether the recipe of the cell takes tensors of these shapes, which its source has.  QM_BAD_ARG:
+ * qm_lockstep_run refuses the cell with this message. */
+qm_status qm_lockstep_fits(const struct qm_cell *c, int n_tensors, const struct qm_shape *shape);
+
 /* Runs one cell.  m is scratch of the calling thread; twins is its cache of twins (NULL: the bits
  * are the same, the run takes longer); stop (may be NULL) is polled between steps.  Recorded
  * sources must be loaded.  A refusal is QM_OK with out->reason; QM_INTERRUPTED when stopped.  The

@@ -146,13 +146,28 @@ int64_t qm_lockstep_pair_slot_numel(const struct qm_lockstep_pair *a, int tensor
 
 /* Checks that every slot has at most as many elements as its parameter, which the arrays have room
  * for; a projection may ask for more. */
-static qm_status slots_fit(const struct qm_lockstep_pair *a, int tensor)
+static qm_status slots_fit(const struct qm_recipe *r, const struct qm_shape *shape)
 {
-    for (int s = 0; s < a->n_slots; s++) {
-        int64_t n = qm_lockstep_pair_slot_numel(a, tensor, s);
-        if (n > a->numel[tensor])
+    int64_t most = qm_shape_numel(shape);
+    for (int s = 0; s < r->rule->n_slots; s++) {
+        struct qm_shape own;
+        qm_rule_slot_shape(r->rule, &r->hyper, s, shape, &own);
+        if (qm_shape_numel(&own) > most)
             return qm_fail(QM_BAD_ARG, "slot %s has %lld elements, its parameter %lld: lower rank",
-                           a->recipe.rule->slot[s], (long long)n, (long long)a->numel[tensor]);
+                           r->rule->slot[s], (long long)qm_shape_numel(&own), (long long)most);
+    }
+    return QM_OK;
+}
+
+qm_status qm_lockstep_fits(const struct qm_cell *c, int n_tensors, const struct qm_shape *shape)
+{
+    struct qm_codec slot = {.q = c->recipe->slot[c->slot]};
+    int64_t bytes;
+    if (c->coupling == QM_COUPLING_oneshot)
+        return qm_codec_fits(&slot, &shape[0]);
+    for (int i = 0; i < n_tensors; i++) {
+        QM_TRY(slots_fit(c->recipe, &shape[i]));
+        QM_TRY(qm_recipe_bytes(c->recipe, &shape[i], &bytes));
     }
     return QM_OK;
 }
@@ -246,7 +261,7 @@ qm_status qm_lockstep_pair_open(const struct qm_cell *c, struct qm_lockstep_pair
     set_oracle(a);
     QM_TRY(buffers(a));
     for (int i = 0; i < a->n_tensors; i++)
-        QM_TRY(slots_fit(a, i));
+        QM_TRY(slots_fit(&a->recipe, &a->shape[i]));
     for (int i = 0; i < a->n_tensors; i++)
         QM_TRY(qm_backend_cpu.open(&a->recipe, &a->shape[i], (uint32_t)i, &a->plan[i]));
     return set_start(a);

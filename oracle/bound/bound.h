@@ -272,15 +272,28 @@ struct qm_bound_element {
     double e_p, e[QM_ORACLE_SLOTS];
 };
 
+/* Sets the error of the new parameter to that of p, the same number in the order of the bound.  Where
+ * nothing is known of p, as of a quotient by what may be 0 or not, nothing finite or infinite is
+ * wanted of the parameter either. */
+static inline void qm_bound_param(struct qm_bound_element *at, struct qm_ball p)
+{
+    at->e_p = p.e;
+    if (!isfinite(at->p_want) && qm_ball_is_unknown(p))
+        at->p_want = 0.0;
+}
+
 /* Calls `element` for each of the step's elements in turn; scalars: passed on, the family's. */
 void qm_bound_elements(const struct qm_bound_step *b, int n_slots, const void *scalars,
                        void (*element)(const void *scalars, struct qm_bound_element *at));
 
 /* ---- what families share --------------------------------------------------------------------- */
 
-/* The larger of a's radius and what a needs to hold b, another way to the same value, too. */
+/* The larger of a's radius and what a needs to hold b, another way to the same value, too.  Nothing
+ * is known where b's way tells nothing of an infinity or a NaN of a's. */
 static inline struct qm_ball qm_ball_either(struct qm_ball a, struct qm_ball b)
 {
+    if (!isfinite(a.x) && qm_ball_is_unknown(b))
+        return b;
     double e = b.e + (b.x == a.x ? 0.0 : fabs(a.x - b.x));
     if (e > a.e || isnan(e))
         a.e = isnan(e) ? HUGE_VAL : e;

@@ -42,9 +42,9 @@ static void element(const void *scalars, struct qm_bound_element *at)
     v.x = at->want[1];
     at->e[0] = m.e;
     at->e[1] = v.e;
-    at->e_p = qm_bound_adam_own(s, p, m, v).e;
+    qm_bound_param(at, qm_bound_adam_own(s, p, m, v));
     if (!(fabs(at->p_got - at->p_want) <= at->e_p))
-        at->e_p = qm_bound_adam_param(s, p, m, v).e;
+        qm_bound_param(at, qm_bound_adam_param(s, p, m, v));
 }
 
 static qm_status bound(const struct qm_bound_step *b)

@@ -115,7 +115,7 @@ static void element(const void *scalars, struct qm_bound_element *at)
     step = qm_ball_negated(step);
     if (s->after) {
         p = qm_bound_decayed(s->b, qm_ball_add(p, step), s->decay, h->lr, h->weight_decay);
-        at->e_p = p.e;
+        qm_bound_param(at, p);
         return;
     }
     struct qm_ball kept = qm_bound_decayed(s->b, p, s->decay, h->lr, h->weight_decay);
@@ -124,7 +124,7 @@ static void element(const void *scalars, struct qm_bound_element *at)
         u = qm_ball_add(u, qm_ball_mul(qm_ball_scalar(h->weight_decay), p));
         kept = qm_ball_either(kept, qm_ball_add(p, qm_ball_negated(qm_ball_mul(s->lr, u))));
     }
-    at->e_p = kept.e;
+    qm_bound_param(at, kept);
 }
 
 /* sqrt(1 - beta2^t): formed in double and rounded once, or the float32 root of a float32. */

@@ -145,9 +145,9 @@ static void element(const void *scalars, struct qm_bound_element *at)
         v = (struct qm_ball){at->want[2], v.x + v.e <= at->slot[2] ? 0.0 : v.e};
         at->e[2] = v.e;
     }
-    at->e_p = qm_bound_adam_own(s, p, m, v).e;
+    qm_bound_param(at, qm_bound_adam_own(s, p, m, v));
     if (!(fabs(at->p_got - at->p_want) <= at->e_p))
-        at->e_p = qm_bound_adam_param(s, p, m, v).e;
+        qm_bound_param(at, qm_bound_adam_param(s, p, m, v));
 }
 
 /* A scalar x formed with error e, then rounded to float32.  Where x is a float32 and e far below

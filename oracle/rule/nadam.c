@@ -98,7 +98,7 @@ static void element(const void *scalars, struct qm_bound_element *at)
                        qm_bound_stepped(s->b, qm_ball_exact(at->p), p, h->lr,
                                         s->coupled ? 0.0 : h->weight_decay,
                                         qm_ball_add(first, other)));
-    at->e_p = p.e;
+    qm_bound_param(at, p);
 }
 
 static qm_status bound(const struct qm_bound_step *b, int coupled)

@@ -180,8 +180,10 @@ static void element(const void *scalars, struct qm_bound_element *at)
     if (is_nan)
         at->p_want = (double)NAN;
     double decay = s->coupled ? 0.0 : h->weight_decay;
-    at->e_p = s->is_open ? HUGE_VAL
-                         : qm_bound_stepped(s->b, qm_ball_exact(at->p), p, h->lr, decay, step).e;
+    if (s->is_open)
+        at->e_p = HUGE_VAL;
+    else
+        qm_bound_param(at, qm_bound_stepped(s->b, qm_ball_exact(at->p), p, h->lr, decay, step));
 }
 
 static qm_status bound(const struct qm_bound_step *b, int coupled)

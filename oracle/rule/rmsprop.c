@@ -81,7 +81,7 @@ static void element(const void *scalars, struct qm_bound_element *at)
     struct qm_ball by = s->is_raw ? qm_ball_exact(at->g) : d;
     struct qm_ball a = qm_ball_div(o, qm_ball_mul(s->lr, by), den);
     a.e = fmax(a.e, qm_ball_mul(s->lr, qm_ball_div(o, by, den)).e);
-    at->e_p = qm_ball_add(qm_ball_exact(at->p), qm_ball_negated(a)).e;
+    qm_bound_param(at, qm_ball_add(qm_ball_exact(at->p), qm_ball_negated(a)));
     if (v.x < 0.0 && v.x + v.e >= 0.0) { /* a sum that was loaded below 0: a root, or NaN */
         at->p_want = 0.0;
         at->e_p = HUGE_VAL;

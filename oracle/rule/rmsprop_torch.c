@@ -55,7 +55,7 @@ struct scalars {
     struct qm_ball lr, eps;
 };
 
-/* The new v, and in *s what the root is taken of. */
+/* What the root is taken of; the errors of the new v and mean go to at->e. */
 static struct qm_ball second(const struct scalars *s, struct qm_ball d, struct qm_bound_element *at)
 {
     struct qm_ball v = s->accumulates ? qm_ball_add(at->old[0], qm_ball_mul(d, d))
@@ -99,7 +99,7 @@ static void element(const void *scalars, struct qm_bound_element *at)
         if (o->fold)
             step = qm_ball_either(step, qm_ball_mul(s->lr, qm_ball_div(o, d, den)));
     }
-    at->e_p = qm_ball_add(p, qm_ball_negated(step)).e;
+    qm_bound_param(at, qm_ball_add(p, qm_ball_negated(step)));
 }
 
 static qm_status bound(const struct qm_bound_step *b, int accumulates, int is_full)

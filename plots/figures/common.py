@@ -129,9 +129,11 @@ drawing = ""  # the figure that is drawn, in words
 
 
 def number(name, otherwise):
-    """A whole number above 0 of the environment."""
+    """A whole number above 0 of the environment; another word there ends the script."""
     word = os.environ.get(name, "")
-    return int(word) if re.fullmatch("[1-9][0-9]{0,6}", word) else otherwise
+    if word and not re.fullmatch("[1-9][0-9]{0,6}", word):
+        fail(f"{name} is '{plain(word)}', expected a whole number from 1 to 9999999", 2)
+    return int(word) if word else otherwise
 
 
 def confine():
@@ -420,11 +422,56 @@ def legend(fig, handles, labels, columns=3):
     fig.legend(handles, labels, loc="lower center", ncol=columns, borderaxespad=0.2)
 
 
+def extent(text, fig):
+    """Left and right end of a text, in pixels of the figure."""
+    box = text.get_window_extent(fig.canvas.get_renderer())
+    return box.x0, box.x1
+
+
+def wrap(fig):
+    """Breaks labels below the axes of which one reaches beyond the figure, behind the comma or at
+    the space next to their middle; returns whether there was one."""
+    labels = [ax.xaxis.label for ax in fig.axes]
+    beyond = {label.get_text() for label in labels
+              if extent(label, fig)[0] < 0 or extent(label, fig)[1] > fig.bbox.width}
+    for text in beyond:
+        spaces = [m.end() - 1 for m in re.finditer(", ", text)] or \
+            [m.start() for m in re.finditer(" ", text)]
+        at = min(spaces, key=lambda k: abs(2 * k - len(text)), default=None)
+        for label in labels:
+            if label.get_text() == text and at is not None:
+                label.set_text(text[:at] + "\n" + text[at + 1:])
+    return bool(beyond)
+
+
+def thin_out(fig):
+    """Hides numbers of ticks below the axes that others of more importance would overlap: 0 comes
+    first, then the ends, then the rest from outside."""
+    for ax in fig.axes:
+        low, high = sorted(ax.get_xlim())
+        shown = []
+        ticks = [t for t in ax.xaxis.get_major_ticks()
+                 if re.fullmatch("[-\u2212+0-9.e]+", t.label1.get_text())
+                 and t.label1.get_visible() and low <= t.get_loc() <= high]
+        places = ax.transData.transform([(t.get_loc(), 0) for t in ticks])[:, 0] if ticks else []
+        middle = np.mean(places) if len(places) else 0.0
+        for k in sorted(range(len(ticks)), key=lambda k: (ticks[k].get_loc() != 0,
+                                                          -abs(places[k] - middle))):
+            left, right = extent(ticks[k].label1, fig)
+            if any(left < r + 1 and l < right + 1 for l, r in shown):
+                ticks[k].label1.set_visible(False)
+            else:
+                shown.append((left, right))
+
+
 def freeze(fig):
     """Fixes the layout of fig at positions of five digits.  The constraint solver orders its
     variables by their addresses, so its last bits, and with them an SVG's digits, would change from
     run to run."""
     fig.draw_without_rendering()
+    if wrap(fig):
+        fig.draw_without_rendering()
+    thin_out(fig)
     fig.set_layout_engine("none")
     for ax in fig.axes:
         bounds = ax.get_position(original=True).bounds

@@ -229,7 +229,8 @@ def scale(ax, exact):
 def few_decades(axis):
     """Sets ticks at 1, 2 and 5 where powers of ten alone would be too few."""
     low, high = axis.get_view_interval()
-    if high < 30 * low:
+    powers = np.floor(np.log10(high)) - np.ceil(np.log10(low)) + 1 if low > 0 else 2
+    if high < 30 * low or powers < 2:
         axis.set_major_locator(matplotlib.ticker.LogLocator(10, subs=(1, 2, 5)))
         axis.set_major_formatter(lambda y, _: f"{y:g}")
 
