@@ -98,7 +98,7 @@ struct qm_kernel_slot {
     const float *codebook; /* [2^bits]: unit value of each stored code; NaN: there is no such code.
                             * Entries need not ascend (float formats, af4) */
     const uint32_t *draws; /* [n]: 32 random bits per element where round is stoch, dither or
-                            * bernoulli */
+                            * bernoulli; which element takes which is free: rates are judged */
 };
 
 struct qm_kernel_args {

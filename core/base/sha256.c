@@ -89,6 +89,13 @@ void qm_sha256_add(struct qm_sha256 *h, const void *data, size_t n)
         memcpy(h->block, at, n);
 }
 
+void qm_sha256_add_text(struct qm_sha256 *h, const char *text)
+{
+    uint64_t n = strlen(text);
+    qm_sha256_add(h, &n, sizeof n);
+    qm_sha256_add(h, text, n);
+}
+
 void qm_sha256_end(struct qm_sha256 *h, uint8_t out[32])
 {
     uint64_t bits = 8 * h->bytes;

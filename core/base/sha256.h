@@ -13,6 +13,9 @@ struct qm_sha256 {
 
 void qm_sha256_start(struct qm_sha256 *h);
 void qm_sha256_add(struct qm_sha256 *h, const void *data, size_t n);
+/* Adds the length of a text, as 8 bytes of this machine, and the text. */
+void qm_sha256_add_text(struct qm_sha256 *h, const char *text);
+
 void qm_sha256_end(struct qm_sha256 *h, uint8_t out[32]);
 
 /* Ends h and writes the hash as 64 lower-case hex digits and a NUL. */

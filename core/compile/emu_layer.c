@@ -11,13 +11,6 @@
 #include "core/compile/embedded_text.h"
 #include "core/compile/kernel_build.h"
 
-static void add(struct qm_sha256 *h, const char *text)
-{
-    uint64_t n = strlen(text);
-    qm_sha256_add(h, &n, sizeof n);
-    qm_sha256_add(h, text, n);
-}
-
 static const char *environment(const char *name)
 {
     const char *text = getenv(name);
@@ -50,21 +43,22 @@ void qm_emu_layer_hash(struct qm_sha256 *h)
 #include "emu.inc"
 #undef QM_TEXT
     };
-    add(h, qm_emu_compiler());
-    add(h, environment("CXX"));
-    add(h, environment("CXXFLAGS"));
+    qm_sha256_add_text(h, qm_emu_compiler());
+    qm_sha256_add_text(h, environment("CXX"));
+    qm_sha256_add_text(h, environment("CXXFLAGS"));
     for (size_t i = 0; i < sizeof layer / sizeof *layer; i++)
-        add(h, layer[i] ? layer[i] : "");
+        qm_sha256_add_text(h, layer[i] ? layer[i] : "");
     for (int i = 0; i < 2; i++) /* the structs that the layer takes over from a step */
-        add(h, qm_device_text(i ? "core/abi/kernel_cuda.h" : "core/abi/kernel_abi.h"));
+        qm_sha256_add_text(h,
+                           qm_device_text(i ? "core/abi/kernel_cuda.h" : "core/abi/kernel_abi.h"));
 }
 
 static void key_of(const char *flags, char key[QM_CACHE_KEY])
 {
     struct qm_sha256 h;
     qm_sha256_start(&h);
-    add(&h, "qualm layer 1");
-    add(&h, flags);
+    qm_sha256_add_text(&h, "qualm layer 1");
+    qm_sha256_add_text(&h, flags);
     qm_emu_layer_hash(&h);
     qm_sha256_hex(&h, key);
 }

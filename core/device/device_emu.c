@@ -90,13 +90,6 @@ static qm_status emu_get(void *to, qm_address from, size_t bytes)
 
 /* ---- building -------------------------------------------------------------------------------- */
 
-static void add(struct qm_sha256 *h, const char *text)
-{
-    uint64_t n = strlen(text);
-    qm_sha256_add(h, &n, sizeof n);
-    qm_sha256_add(h, text, n);
-}
-
 static const char *flags_of(enum qm_mode mode)
 {
     return mode == QM_MODE_fast ? qm_emu_fast_flags() : "";
@@ -106,12 +99,12 @@ static void key_of(const char *recipe, enum qm_mode mode, char key[QM_CACHE_KEY]
 {
     struct qm_sha256 h;
     qm_sha256_start(&h);
-    add(&h, "qualm emu 3");
+    qm_sha256_add_text(&h, "qualm emu 3");
     qm_emu_layer_hash(&h);
-    add(&h, flags_of(mode));
-    add(&h, recipe);
+    qm_sha256_add_text(&h, flags_of(mode));
+    qm_sha256_add_text(&h, recipe);
     for (int i = 0; qm_device_text_path(i); i++)
-        add(&h, qm_device_text(qm_device_text_path(i)));
+        qm_sha256_add_text(&h, qm_device_text(qm_device_text_path(i)));
     qm_sha256_hex(&h, key);
 }
 

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "emu_boundary.hpp"
+
 enum {
     QM_WARP = 32,
     QM_THREADS_MOST = 1024,
@@ -19,29 +21,6 @@ enum {
 struct qm_index {
     unsigned int x, y, z;
 };
-
-struct qm_emu_at {
-    const char *file;
-    int line, number; /* number: of a barrier, or 0 */
-};
-
-struct qm_emu_call {
-    void (*function)(void *closure);
-    void *closure;
-    size_t bytes;
-};
-
-enum qm_emu_kind { QM_SHUFFLE, QM_VOTE, QM_MATCH, QM_SYNCWARP, QM_ACTIVE };
-enum qm_emu_atomic {
-    QM_ATOMIC_READ,
-    QM_ATOMIC_JOIN,  /* a sum of floats, a maximum or minimum */
-    QM_ATOMIC_COUNT, /* other operations, whose result a kernel may use */
-    QM_ATOMIC_SET,   /* atomicExch, which may ignore what was there */
-    QM_ATOMIC_SWAP   /* atomicCAS */
-};
-enum qm_emu_memory { QM_MEMORY_DEVICE, QM_MEMORY_MANAGED, QM_MEMORY_HOST };
-enum { QM_COPY_TO_SYMBOL = 1 << 16, QM_COPY_FROM_SYMBOL = 1 << 17 }; /* beside cudaMemcpyKind */
-enum qm_emu_join { QM_JOIN_NONE, QM_JOIN_COUNT, QM_JOIN_AND, QM_JOIN_OR };
 
 /* Vector clocks of a warp's lanes.  A lane's clock own[] counts the meetings it took part in;
  * seen[b][a] is a's clock when b last met it, directly or through others.  `base` is the clock of

@@ -26,6 +26,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "emu_boundary.hpp"
+
 #define QM_PLAIN __attribute__((no_sanitize("thread"))) /* accesses of the layer itself */
 
 /* The rewriter takes these words away, or makes marks of them (core/emu/emu_device.h). */
@@ -83,28 +85,7 @@ static const int warpSize = 32;
 
 /* ---- functions of the layer ---------------------------------------------------------------- */
 
-/* A place in the kernel's source; as a defaulted last parameter (QM_AT) it is the place of the
- * call. */
-struct qm_emu_at {
-    const char *file;
-    int line;
-    int number; /* of a barrier in the file, where several may stand in one line; 0: not known */
-    static constexpr qm_emu_at here(const char *f = __builtin_FILE(), int l = __builtin_LINE())
-    {
-        return {f, l, 0};
-    }
-};
 #define QM_AT qm_emu_at at = qm_emu_at::here()
-
-enum qm_emu_kind { QM_SHUFFLE, QM_VOTE, QM_MATCH, QM_SYNCWARP, QM_ACTIVE };
-enum qm_emu_atomic {
-    QM_ATOMIC_READ,
-    QM_ATOMIC_JOIN,
-    QM_ATOMIC_COUNT,
-    QM_ATOMIC_SET,
-    QM_ATOMIC_SWAP
-};
-enum qm_emu_join { QM_JOIN_NONE, QM_JOIN_COUNT, QM_JOIN_AND, QM_JOIN_OR };
 
 extern "C" {
 /* A barrier of all threads of the block that have not ended; returns the join of their x. */
@@ -139,11 +120,6 @@ void qm_emu_bounds(long long most, const char *name, qm_emu_at at);
 /* Runs a kernel: calls call.function(call.closure) once for each thread, which may read the bytes
  * of the closure until the kernel begins.  stream: of cudaStreamCreate, or 0.  Returns an error of
  * CUDA's where it does not start. */
-struct qm_emu_call {
-    void (*function)(void *closure);
-    void *closure;
-    size_t bytes;
-};
 int qm_emu_launch(dim3 grid, dim3 block, size_t shared, void *stream, const char *name,
                   struct qm_emu_call call, qm_emu_at at);
 }

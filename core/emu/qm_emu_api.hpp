@@ -47,9 +47,6 @@ typedef struct qm_emu_event *cudaEvent_t;
 #define cudaHostAllocMapped    2u
 #define cudaMemAttachGlobal    1u
 
-enum { QM_COPY_TO_SYMBOL = 1 << 16, QM_COPY_FROM_SYMBOL = 1 << 17 }; /* beside the kind */
-enum qm_emu_memory { QM_MEMORY_DEVICE, QM_MEMORY_MANAGED, QM_MEMORY_HOST };
-
 extern "C" {
 void *qm_emu_malloc(size_t bytes, enum qm_emu_memory kind);
 void qm_emu_free(void *p, int is_host, qm_emu_at at);

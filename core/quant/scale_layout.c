@@ -98,8 +98,8 @@ int64_t qm_state_bytes(const struct qm_codec *c, const struct qm_shape *shape)
     return bytes + s * (c->q.scale.f16 ? 2 : 4);
 }
 
-/* Encodes and decodes the scales minus their mean by dyn:8s/block:N/grid
- * (bitsandbytes compress_statistics). */
+/* Encodes and decodes the scales minus their mean: signed dynamic map of 8 bits, blocks of N, by
+ * reciprocals, NaN left out of the maximum (bitsandbytes compress_statistics). */
 static void nest_scales(const struct qm_codec *c, float *scales, int64_t n)
 {
     struct qm_codec inner;

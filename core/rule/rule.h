@@ -295,10 +295,10 @@ void qm_sgdm_prepare(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s
 /* QM_BAD_ARG, and the message says which slots there are: the rule has no slot i. */
 qm_status qm_rule_slot_check(const struct qm_rule *r, int i);
 
-/* The shape of slot i for a parameter of this shape. */
 /* QM_BAD_ARG, with the name and the value, for a hyper-parameter that is negative or NaN. */
 qm_status qm_rule_from_0(const char *name, double value);
 
+/* The shape of slot i for a parameter of this shape. */
 void qm_rule_slot_shape(const struct qm_rule *r, const struct qm_hyper *h, int i,
                         const struct qm_shape *param, struct qm_shape *out);
 

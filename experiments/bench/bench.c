@@ -1,21 +1,16 @@
 /* bench.c - Medians and input numbers that the parts of the bench share. */
 #include "experiments/bench/bench.h"
 
+#include <gsl/gsl_sort.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 double qm_bench_median(const double *x, int n)
 {
     double copy[QM_BENCH_ROUNDS];
     memcpy(copy, x, sizeof *x * (size_t)n);
-    qsort(copy, (size_t)n, sizeof *copy, by_value);
+    gsl_sort(copy, 1, (size_t)n);
     return n % 2 ? copy[n / 2] : 0.5 * (copy[n / 2 - 1] + copy[n / 2]);
 }
 

@@ -10,7 +10,7 @@
  * is known exactly has one rounding, a tie's too. */
 static void round_plain(enum qm_plain plain, int64_t n, double *want, double *error)
 {
-    static const struct qm_float_format f16 = {10, -14, 65504.0}, bf16 = {7, -126, 0x1.fep127};
+    static const struct qm_float_format f16 = QM_FORMAT_f16, bf16 = QM_FORMAT_bf16;
     const struct qm_float_format *format = plain == QM_PLAIN_f16 ? &f16 : &bf16;
     for (int64_t i = 0; i < n; i++) {
         struct qm_ball stored = qm_ball_round_to(format, (struct qm_ball){want[i], error[i]});

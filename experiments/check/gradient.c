@@ -286,8 +286,8 @@ int qm_case_load(const struct qm_case *c, const struct qm_aim *a, int slot, int6
     if (c->kind != QM_CLASS_exact || slot != first_slot(a, 1) || d->q.curve != QM_CURVE_none)
         return 0;
     for (int64_t i = 0; i < a->n; i++) {
-        int k = d->n_negative +
-                (int)(draw(a, STREAM_START, 1, i) % (uint32_t)(d->n - d->n_negative));
+        int k =
+            d->n_negative + (int)(draw(a, STREAM_START, 1, i) % (uint32_t)(d->n - d->n_negative));
         if (is_anchor(a, slot, i))
             k = d->n - 1;
         else if (is_strided(a, slot) && planted_slot(a, i) != slot)
@@ -392,8 +392,8 @@ static float exact_gradient(const struct qm_aim *a, int64_t t, int k, int64_t i)
 /* ---- the other classes ----------------------------------------------------------------------- */
 
 enum { F16, BF16, E4M3, FORMATS };
-static const struct qm_float_format formats[FORMATS] = {
-    {10, -14, 65504.0}, {7, -126, 0x1.fep127}, {3, -6, 448.0}};
+static const struct qm_float_format formats[FORMATS] = {QM_FORMAT_f16, QM_FORMAT_bf16,
+                                                        QM_FORMAT_e4m3};
 
 /* Bit F16, BF16, E4M3: the recipe stores scales, states or parameters in that format. */
 static unsigned formats_of(const struct qm_recipe *r)

@@ -19,7 +19,7 @@
 
 enum { NUMBERS = 2 }; /* stored per block: lo, hi */
 
-static const struct qm_float_format bf16 = {7, -126, 0x1.fep127};
+static const struct qm_float_format bf16 = QM_FORMAT_bf16;
 
 struct block {
     struct qm_interval least, most;

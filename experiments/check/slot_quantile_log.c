@@ -21,6 +21,7 @@
 #include "experiments/check/slot_parts.h"
 #include "oracle/bound/verdict.h"
 
+#include <gsl/gsl_sort.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -33,12 +34,6 @@ struct block {
     struct qm_interval most, quantile;
     int has_nan, is_unknown;
 };
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 /* The quantile of sorted x[n], with the error of its interpolation towards `sign`. */
 static double quantile_of(const double *x, int64_t n, double q, double sign)
@@ -63,7 +58,7 @@ static struct block block_of(const struct qm_slot_view *v, int64_t from, int64_t
         double *to = end ? &b.most.high : &b.most.low, q = (double)v->d->q.scale.quantile;
         for (int64_t i = 0; i < n; i++)
             room[i] = fmax(v->want[from + i] + (end ? 1.0 : -1.0) * v->error[from + i], 0.0);
-        qsort(room, (size_t)n, sizeof *room, ascending);
+        gsl_sort(room, 1, (size_t)n);
         *to = room[n - 1];
         *(end ? &b.quantile.high : &b.quantile.low) = quantile_of(room, n, q, end ? 1.0 : -1.0);
     }

@@ -276,8 +276,9 @@ static void factors_of(struct qm_adafactor8_replay *r, const struct projection *
     r->channels.most_share = most;
 }
 
-/* What the errors of all channels make of N; a factor of a step is one of N times `rate`, and at
- * most `up`. */
+/* Sets the three errors of N (the header) from those of the channels.  A channel's step is its
+ * factor times |g|, multiplied by at most `rate` and `up`: the learning rate, and what else a
+ * factor is multiplied by. */
 static void norm_of(struct qm_adafactor8_replay *r, const struct projection *a, double rate,
                     double up, const float *step, const struct qm_adafactor8_channel *channel)
 {

@@ -3,18 +3,13 @@
 #include "core/base/clock.h"
 #include "experiments/gpu/bench.h"
 
+#include <gsl/gsl_sort.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 /* ---- time ------------------------------------------------------------------------------------ */
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static double median(const double *sorted, int n)
 {
@@ -26,7 +21,7 @@ static int is_enough(double *all, int n, int rounds, int is_late)
 {
     if (n < rounds && !(is_late && n >= QM_BENCH_LEAST))
         return 0;
-    qsort(all, (size_t)n, sizeof *all, by_size);
+    gsl_sort(all, 1, (size_t)n);
     return is_late || n >= 4 * rounds || all[(3 * n - 1) / 4] - all[n / 4] <= 0.02 * median(all, n);
 }
 
@@ -402,7 +397,7 @@ static qm_status time_once(struct qm_gpu_bench *b, const struct qm_gpu_timed *t,
         reads[n] = round.read;
         all[n++] = round.seconds;
     }
-    qsort(reads, (size_t)n, sizeof *reads, by_size);
+    gsl_sort(reads, 1, (size_t)n);
     out->read = median(reads, n);
     out->time = (struct qm_gpu_time){median(all, n), all[0], n};
     if (out->time.median <= 0.0)

@@ -1,4 +1,5 @@
 /* report.c - Prints the result of a kernel check as text or JSON. */
+#include <gsl/gsl_sort.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,12 +38,6 @@ void qm_kernel_again(const struct qm_kernel_run *r, const struct qm_kernel_case 
 
 /* ---- speed and errors of two kernels --------------------------------------------------------- */
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 struct times {
     double least, median;
 };
@@ -56,7 +51,7 @@ static struct times times_of(const json_t *list)
     if (all && n > 0) {
         json_array_foreach (list, i, item)
             all[i] = json_number_value(item);
-        qsort(all, n, sizeof *all, by_value);
+        gsl_sort(all, 1, n);
         t = (struct times){all[0], n % 2 ? all[n / 2] : 0.5 * (all[n / 2 - 1] + all[n / 2])};
     }
     free(all);

@@ -4,6 +4,7 @@
 
 #include "experiments/protocol/protocol.h"
 
+#include <gsl/gsl_sort.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,12 +99,6 @@ int64_t qm_summary_draw(const struct qm_results *r, int64_t i, int64_t unit)
 
 /* ---- folding --------------------------------------------------------------------------------- */
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Gives m[0] the medians of n members, of those with codes where any has them. */
 static void unite(const struct qm_summary *s, struct qm_summary_member *m, int64_t n, double *x)
 {
@@ -117,7 +112,7 @@ static void unite(const struct qm_summary *s, struct qm_summary_member *m, int64
         for (int64_t i = 0; i < n; i++)
             if (!isnan(m[i].value[v]) && m[i].is_plain == is_plain)
                 x[count++] = m[i].value[v];
-        qsort(x, (size_t)count, sizeof *x, ascending);
+        gsl_sort(x, 1, (size_t)count);
         m[0].value[v] = count == 0 ? nan("")
                         : count % 2 || x[count / 2] == x[count / 2 - 1]
                             ? x[count / 2]

@@ -186,6 +186,18 @@ struct qm_float_format {
     int fraction, least;
     double most;
 };
+#define QM_FORMAT_f16    \
+    {                    \
+        10, -14, 65504.0 \
+    }
+#define QM_FORMAT_bf16      \
+    {                       \
+        7, -126, 0x1.fep127 \
+    }
+#define QM_FORMAT_e4m3 \
+    {                  \
+        3, -6, 448.0   \
+    }
 
 /* The number of the format nearest to x, ties to even; Inf beyond the largest; NaN and Inf stay. */
 static inline double qm_float_format_round(const struct qm_float_format *format, double x)
@@ -272,9 +284,9 @@ struct qm_bound_element {
     double e_p, e[QM_ORACLE_SLOTS];
 };
 
-/* Sets the error of the new parameter to that of p, the same number in the order of the bound.  Where
- * nothing is known of p, as of a quotient by what may be 0 or not, nothing finite or infinite is
- * wanted of the parameter either. */
+/* Sets the error of the new parameter to that of p, the same number in the order of the bound.
+ * Where nothing is known of p, as of a quotient by what may be 0 or not, nothing finite or infinite
+ * is wanted of the parameter either. */
 static inline void qm_bound_param(struct qm_bound_element *at, struct qm_ball p)
 {
     at->e_p = p.e;

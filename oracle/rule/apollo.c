@@ -14,13 +14,6 @@
 
 #include "oracle/rule/projection.h"
 
-static double bias_correction(const struct qm_oracle_hyper *h, int64_t t)
-{
-    if (!h->correct_bias)
-        return 1.0;
-    return sqrt(qm_oracle_correction(h->beta2, t)) / qm_oracle_correction(h->beta1, t);
-}
-
 /* U of a projected tensor; r holds R, followed by R~; norm: the limiter's. */
 static qm_status scaled(const struct qm_projection *q, const double *g, const double *r, double *u,
                         double *norm, const struct qm_oracle_hyper *h, int64_t t)
@@ -71,7 +64,7 @@ static qm_status whole(double *theta, double *const *slot, const double *g,
     if (projected && st == QM_OK)
         st = scaled(&q, g, r, u, slot[3], h, t);
     for (int64_t i = 0; i < n && st == QM_OK; i++)
-        theta[i] = theta[i] - h->lr * bias_correction(h, t) * (projected ? u[i] : r_tilde[i]);
+        theta[i] = theta[i] - h->lr * qm_project_correction(h, t) * (projected ? u[i] : r_tilde[i]);
     for (int64_t i = 0; i < n && st == QM_OK && h->weight_decay > 0.0; i++)
         theta[i] = theta[i] - h->lr * h->weight_decay * theta[i];
     free(u);
@@ -125,7 +118,7 @@ static qm_status bound(const struct qm_bound_step *b)
     qm_ball_adam_states(b, projected, r, k, r + k);
     if (projected)
         scaled_bound(b, &q, r, u);
-    qm_ball_update_param(b, projected, b->h->lr * bias_correction(b->h, b->t),
+    qm_ball_update_param(b, projected, b->h->lr * qm_project_correction(b->h, b->t),
                          projected ? u : r + k, 1);
     free(u);
     return QM_OK;

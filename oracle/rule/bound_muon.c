@@ -253,8 +253,8 @@ qm_status qm_muon_spread(const struct qm_muon_kind *kind, int64_t k, int64_t n, 
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-/* The balls of the start X of the matrix at element `at`; 0 where it may overflow or is not
- * finite. */
+/* The balls of the start X of the matrix at element `at`; 0 where it may overflow, is not finite,
+ * or where its squares, which a judged side may add up in float32, may lose bits. */
 static int start(struct factor *f, int64_t at)
 {
     const struct qm_bound_step *b = f->b;

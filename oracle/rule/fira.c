@@ -15,13 +15,6 @@
 
 #include "oracle/rule/projection.h"
 
-static double bias_correction(const struct qm_oracle_hyper *h, int64_t t)
-{
-    if (!h->correct_bias)
-        return 1.0;
-    return sqrt(qm_oracle_correction(h->beta2, t)) / qm_oracle_correction(h->beta1, t);
-}
-
 static void adam(double *const *slot, const double *r, double *r_tilde, int64_t k,
                  const struct qm_oracle_hyper *h)
 {
@@ -98,7 +91,7 @@ static qm_status with_adam(double *theta, double *const *slot, const double *g,
                            const struct qm_shape *shape, uint32_t tensor,
                            const struct qm_oracle_hyper *h, int64_t t)
 {
-    const struct form f = {2, h->lr * bias_correction(h, t), adam};
+    const struct form f = {2, h->lr * qm_project_correction(h, t), adam};
     QM_TRY(fira(&f, theta, slot, g, shape, tensor, h, t));
     for (int64_t i = 0; i < qm_shape_numel(shape) && h->weight_decay > 0.0; i++)
         theta[i] = theta[i] - h->lr * h->weight_decay * theta[i];
@@ -186,7 +179,7 @@ static qm_status any_bound(const struct qm_bound_step *b, int first, double step
 
 static qm_status adam_bound(const struct qm_bound_step *b)
 {
-    return any_bound(b, 2, b->h->lr * bias_correction(b->h, b->t), qm_ball_adam_states);
+    return any_bound(b, 2, b->h->lr * qm_project_correction(b->h, b->t), qm_ball_adam_states);
 }
 
 static qm_status rms_bound(const struct qm_bound_step *b)

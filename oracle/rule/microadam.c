@@ -18,7 +18,7 @@
 
 #include <stdlib.h>
 
-const struct qm_float_format qm_microadam_bf16 = {7, -126, 0x1.fep127};
+const struct qm_float_format qm_microadam_bf16 = QM_FORMAT_bf16;
 
 static int64_t share(double k_init, int64_t n)
 {

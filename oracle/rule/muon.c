@@ -29,7 +29,7 @@ static double bnb_triple[QM_MUON_ITERATIONS][3] = {
 
 const struct qm_muon_kind qm_muon_lin = {1, lin_triple};
 const struct qm_muon_kind qm_muon_bnb = {0, bnb_triple};
-const struct qm_float_format qm_muon_bf16 = {7, -126, 0x1.fep127};
+const struct qm_float_format qm_muon_bf16 = QM_FORMAT_bf16;
 
 qm_status qm_muon_shape_of(const struct qm_muon_kind *kind, const struct qm_oracle_hyper *h,
                            const struct qm_shape *shape, struct qm_muon_shape *out)

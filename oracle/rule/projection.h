@@ -18,6 +18,15 @@ struct qm_projection {
 int qm_projection_of(const struct qm_oracle_hyper *h, int cut, const struct qm_shape *shape,
                      struct qm_projection *out);
 
+/* What the step of projected moments is multiplied by: sqrt(1 - beta2^t) / (1 - beta1^t), or 1
+ * where there is no correction. */
+static inline double qm_project_correction(const struct qm_oracle_hyper *h, int64_t t)
+{
+    if (!h->correct_bias)
+        return 1.0;
+    return sqrt(qm_oracle_correction(h->beta2, t)) / qm_oracle_correction(h->beta1, t);
+}
+
 /* R from G. */
 void qm_project(const struct qm_projection *q, const double *g, const double *p, double *r);
 

@@ -352,13 +352,17 @@ def known(present, wanted):
 # ---- drawing ------------------------------------------------------------------------------------
 
 
+# Numbers of the palette, by the map of a format.
+MAPS = {"int": 0, "nf4": 1, "nf4a8": 2, "dyn": 3, "dyn:8": 4, "lin": 5, "intm": 6, "f32": 7}
+
 # The formats of the momentum by their label in the suites: the name in legends, and the number of
 # their look, which is the same in all figures.
-FORMATS = {"int4": ("uniform int4", 0), "nf4": ("NF4", 1), "intm4": ("uniform, 16 levels", 6),
-           "nf4a8 nearest": ("0.2.4 table, nearest", 2),
+FORMATS = {"int4": ("uniform int4", MAPS["int"]), "nf4": ("NF4", MAPS["nf4"]),
+           "intm4": ("uniform, 16 levels", MAPS["intm"]),
+           "nf4a8 nearest": ("0.2.4 table, nearest", MAPS["nf4a8"]),
            "nf4a8 ladder": ("0.2.4 table, its ladder", 5),
-           "f32": ("float32", 7), "nf4 stoch": ("NF4, stochastic rounding", 5),
-           "dyn4": ("dynamic 4-bit", 3), "dyn8": ("dynamic 8-bit", 4)}
+           "f32": ("float32", MAPS["f32"]), "nf4 stoch": ("NF4, stochastic rounding", 5),
+           "dyn4": ("dynamic 4-bit", MAPS["dyn"]), "dyn8": ("dynamic 8-bit", MAPS["dyn:8"])}
 
 
 def format_name(key):

@@ -60,23 +60,25 @@ def panel(grid, words, found):
 
 
 def draw(c, out):
-    table, panels, title, notes, grids, most, told = Cells(c), [], "", [], [], 0, {}
+    table, panels, title, of, notes, grids, most, told = Cells(c), [], "", "", [], [], 0, {}
     for head, words, grid in table.grids():
         found = grid.best()
         if not found or len(found[2]) < LEAST:
             continue
+        where = f"{head}: {words}" if head else words
+        of = of if title else where
         title = title or grid.answer()
         grids.append(grid)
-        told[f"{head}: {words}" if head else words] = grid.alike_told(are_medians=False)
-        where = grid.where()
+        told[where] = grid.alike_told(are_medians=False)
         d = np.array([*found[2].values()])
         most = max(most, len(d))
-        notes.append(f"{head + ', ' if head else ''}{words}: {found[1]} against {found[0]}{where}, "
-                     f"{int(np.sum(d > 0))} of {len(d)} higher.")
+        notes.append(f"{head + ', ' if head else ''}{words}: {found[1]} against {found[0]}"
+                     f"{grid.where()}, {int(np.sum(d > 0))} of {len(d)} higher.")
         panels.append((panel(grid, words, found), head, notes[-1]))
     if panels:
         title += others(grids, 0) + campaign.lost_title(table.lost)
-        out.figure(NAME, panels, (title, MENU), " ".join(notes[:4]) + " A row is a tensor, its run "
+        out.figure(NAME, panels, (title, MENU), f"The title is of {of}. " * (len(panels) > 1)
+                   + " ".join(notes[:4]) + " A row is a tensor, its run "
                    "and its step, by class; brackets hold the median with 95 % (below six: the range)"
                    + (f"; panels of more than {NAMED} rows name the classes alone"
                       if most > NAMED else "") + table.omitted() + alike.together(told), wide=True)

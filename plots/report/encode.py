@@ -2,8 +2,6 @@
 figure."""
 import common
 
-# Numbers of the palette; the same as common.FORMATS gives to the labels of the shipped suites.
-MAPS = {"int": 0, "nf4": 1, "nf4a8": 2, "dyn": 3, "dyn:8": 4, "lin": 5, "intm": 6, "f32": 7}
 NORMS = {"block": "o", "tensor": "s", "row": "^", "col": "v", "rank1": "D"}
 
 
@@ -18,7 +16,7 @@ def colour(quantizer):
     """The palette's number of a format's map."""
     name, form, _ = words(quantizer)
     wide = f"{name}:{form[:1]}"
-    return MAPS.get(wide, MAPS.get(name, sum(name.encode()) % len(common.PALETTE)))
+    return common.MAPS.get(wide, common.MAPS.get(name, sum(name.encode()) % len(common.PALETTE)))
 
 
 def of_recipe(recipe):
@@ -29,14 +27,14 @@ def of_recipe(recipe):
 
 
 def apart(quantizers):
-    """{quantizer: number of the palette}: a map that MAPS does not name leaves its colour to one
-    that MAPS names, and to an earlier one, while the palette has others."""
+    """{quantizer: number of the palette}: a map that common.MAPS does not name leaves its colour to
+    one that common.MAPS names, and to an earlier one, while the palette has others."""
     taken, out, late = {}, {}, []
     for q in quantizers:
         name, form, _ = words(q)
-        kind = next((k for k in (f"{name}:{form[:1]}", name) if k in MAPS), None)
+        kind = next((k for k in (f"{name}:{form[:1]}", name) if k in common.MAPS), None)
         if kind:
-            out[q] = taken.setdefault(kind, MAPS[kind])
+            out[q] = taken.setdefault(kind, common.MAPS[kind])
         else:
             late.append((q, name))
     for q, name in late:

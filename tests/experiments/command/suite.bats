@@ -141,6 +141,25 @@ assert suite["cells"] == 2 and suite["skipped"] == 1, suite'
         'contrast: {variant: {against: no}}')
 }
 
+@test "plan counts the cells that run refuses for their tensors, too" {
+    printf '%s\n' 'variant: [adamw4_ao, "adamw4_ao,exp_avg.norm=col,min_numel=0", muon8_lin]' \
+        'source: ["problem:nqm:n=1000", "problem:digits", "states:*"]' \
+        'coupling: [oneshot, local, closed]' 'steps: 2' >s.yaml
+    "$QUALM" state make -q --recipe adamw_f32 --shapes 24x40,9 --steps 1 a.safetensors
+    "$QUALM" plan s.yaml -d a.safetensors --json >p.json
+    "$QUALM" run -w 0 s.yaml -d a.safetensors -o s.h5 --json >r.json 2>said
+    "$PYTHON" -c '
+import json
+plan, run = json.load(open("p.json"))[0], json.load(open("r.json"))
+said = open("said").read()
+run = run[0] if isinstance(run, list) else run
+assert plan["cells"] == run["cells"] and plan["skipped"] == run["skipped"] > 0, (plan, run)
+reasons = " ".join(s["because"] for s in plan["skips"])
+assert "norm col wants" in reasons and "two and more dimensions" in reasons, plan
+for skip in plan["skips"]:
+    assert skip["because"] in said, (skip, said)'
+}
+
 @test "plan takes --data as run does" {
     "$QUALM" state make -q --recipe adamw_f32 --shapes 24x40,8x8 --steps 1 a.safetensors
     printf '%s\n' 'variant: adamw4_ao' 'source: "states:*"' 'coupling: oneshot' \
