@@ -15,6 +15,8 @@
  * fit, out is `path` itself, cut to size, so that an error names it.  Returns out. */
 char *qm_shipped(const char *path, char *out, size_t size);
 
+#define QM_SHIPPED_DATA "experiments/data/" /* recorded states that come with qualm */
+
 /* As qm_shipped, for a pattern of glob ("*.h5"), of which at least one file must be there.  The
  * result is a pattern, in which the characters of the folder stand for themselves. */
 char *qm_shipped_pattern(const char *path, char *out, size_t size);

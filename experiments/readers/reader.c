@@ -24,7 +24,6 @@
 #define SPARSE_MOST  ((uint64_t)16 << 30)
 #define STDIN_MOST   ((size_t)512 << 20) /* bytes of stdin, which are held in memory */
 #define SPARSE_RATIO 1032
-#define SHIPPED      "experiments/data/" /* what comes with qualm is found from any folder */
 
 static const struct qm_format *const formats[] = {&qm_format_npy,         &qm_format_torch,
                                                   &qm_format_npz,         &qm_format_hdf5,
@@ -218,7 +217,7 @@ static qm_status enter_folder(struct qm_file *f)
 qm_status qm_file_open(const char *path, struct qm_file **out)
 {
     char shipped[PATH_MAX];
-    if (strncmp(path, SHIPPED, sizeof SHIPPED - 1) == 0)
+    if (strncmp(path, QM_SHIPPED_DATA, sizeof QM_SHIPPED_DATA - 1) == 0)
         path = qm_shipped(path, shipped, sizeof shipped);
     struct qm_file *f = calloc(1, sizeof *f);
     if (!f)

@@ -441,8 +441,6 @@ static qm_status open_file(struct qm_replay *r, const char *path)
     return scan_file(r, r->n_files - 1);
 }
 
-#define SHIPPED "experiments/data/" /* where the suites look for what comes with qualm */
-
 /* Whether the folder of a pattern is there. */
 static int has_folder(const char *pattern)
 {
@@ -458,7 +456,7 @@ static int has_folder(const char *pattern)
 static int has_shipped(void)
 {
     char pattern[PATH_MAX];
-    return has_folder(qm_shipped_pattern(SHIPPED "*.h5", pattern, sizeof pattern));
+    return has_folder(qm_shipped_pattern(QM_SHIPPED_DATA "*.h5", pattern, sizeof pattern));
 }
 
 qm_status qm_replay_open(char *const *globs, int n_globs, struct qm_replay **out)
@@ -476,7 +474,8 @@ qm_status qm_replay_open(char *const *globs, int n_globs, struct qm_replay **out
                          globs[i], QM_GLOB_MOST);
         else if (failed != 0)
             st = qm_fail(QM_NO_MATCH, "data: no file matches '%s'%s", globs[i],
-                         strncmp(globs[i], SHIPPED, strlen(SHIPPED)) != 0 || has_shipped()
+                         strncmp(globs[i], QM_SHIPPED_DATA, strlen(QM_SHIPPED_DATA)) != 0 ||
+                                 has_shipped()
                              ? ""
                              : ": this copy of qualm comes without recorded states, as a bundle "
                                "does; --data FILE names yours");

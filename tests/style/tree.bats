@@ -533,3 +533,19 @@ changed() { "$PYTHON" tests/style/affected_tests.py "$BUILD" changed "$@" 2>&1; 
     make BUILD="$b" INSTALL=0 "$b/experiments/machine/provenance.o" OPT=-O1 >/dev/null
     run ! grep -q QM_COMMIT "$b/gen/flags"
 }
+
+@test "numbers that C and Python both state are the same" {
+    "$PYTHON" -c '
+import re
+def c(path, name):
+    return float(re.search(rf"#define {name}\s+(\S+)", open(path).read())[1])
+def py(path, name):
+    text = open(path).read()
+    names, values = re.search(rf"^((?:\w+, )*{name}(?:, \w+)*) = ([^#\n]*)", text, re.M).groups()
+    return float(values.split(", ")[names.split(", ").index(name)])
+pairs = [(c("experiments/lockstep/lockstep.h", "QM_DIVERGED_GAP"),
+          py("plots/report/curves.py", "LOST_GAP")),
+         (c("experiments/foreign/h5_guard.h", "QM_H5_LINK_MAX"),
+          py("plots/figures/common.py", "LINKS"))]
+assert all(a == b for a, b in pairs), pairs'
+}
