@@ -46,7 +46,7 @@ qm_status qm_loaded_suite_find(const char *word, char *path, size_t size)
     char near[QM_NAME_NEAR];
     qm_name_near(word, (const char *const *)found.gl_pathv, (int)found.gl_pathc, near);
     qm_status st =
-        qm_fail(QM_NO_MATCH, "no file and no suite '%s'%s%s%s", word,
+        qm_fail(has_ending ? QM_BAD_FILE : QM_NO_MATCH, "no file and no suite '%s'%s%s%s", word,
                 *near ? "; did you mean " : "", near, *near ? "?" : "; " QM_SUITES " holds them");
     globfree(&found);
     return st;
