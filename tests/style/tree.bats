@@ -402,6 +402,7 @@ yaml.h experiments/suite experiments/recipes experiments/command/doctor.c
 mpi.h experiments/campaign
 gsl/ oracle/codebook oracle/rule oracle/theory experiments/check experiments/problems \
  experiments/protocol experiments/report experiments/run experiments/machine experiments/search \
+ experiments/kernel experiments/bench experiments/gpu \
  experiments/command/doctor.c
 LIST
     [ "$found" -gt 20 ]
