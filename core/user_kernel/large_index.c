@@ -58,7 +58,7 @@ static int64_t end_of(const struct far *f, int64_t n, int window)
     return window == LAST ? n : first_of(f, n, window) + f->block;
 }
 
-/* Bytes of an array of n elements, and where one of the two windows lies in it. */
+/* Bytes of an array of `element` elements: where that element lies in it. */
 static size_t offset(const struct array *x, int64_t element)
 {
     return (size_t)(x->is_packed ? (element * x->bytes + 7) / 8

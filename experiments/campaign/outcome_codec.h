@@ -9,6 +9,9 @@
 
 enum { QM_OUTCOME_CODEC_VERSION = 3 };
 
+/* More words, or bytes of text, than any outcome has: a longer record is damaged. */
+enum { QM_OUTCOME_WORDS_MOST = 1 << 27, QM_OUTCOME_TEXT_MOST = 1 << 20 };
+
 /* An encoded outcome; text is its reason (NULL: none).  Owns both. */
 struct qm_outcome_words {
     int64_t n, room;

@@ -9,12 +9,13 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
+#include "experiments/campaign/outcome_codec.h"
 #include "experiments/campaign/worker.h"
 #include "experiments/cli/cli.h"
 
 extern char **environ;
 
-enum { WORDS_MOST = 1 << 27, TEXT_MOST = 1 << 20, READ = 1 << 18 };
+enum { READ = 1 << 18 };
 
 static int spawn(struct qm_worker *w, const char *suite, const char *log, int in, int out)
 {
@@ -114,8 +115,8 @@ int qm_worker_next_reply(struct qm_worker *w, struct qm_worker_reply *reply, con
         w->at += sizeof *reply;
         return reply->cell == QM_WORKER_HELLO || reply->cell == QM_WORKER_BYE ? 1 : -1;
     }
-    if (reply->words < 0 || reply->words > WORDS_MOST || reply->text < 0 ||
-        reply->text > TEXT_MOST || reply->text % 8)
+    if (reply->words < 0 || reply->words > QM_OUTCOME_WORDS_MOST || reply->text < 0 ||
+        reply->text > QM_OUTCOME_TEXT_MOST || reply->text % 8)
         return -1;
     size_t bytes = sizeof *reply + (size_t)reply->words * sizeof **word;
     if (there < bytes + (size_t)reply->text)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "experiments/campaign/folder.h"
+#include "experiments/campaign/outcome_codec.h"
 
 /* ---- the journal --------------------------------------------------------------------------- */
 
@@ -19,8 +20,6 @@ struct record {
     char id[24], digest[72];
 };
 static const char magic[8] = "qmcell1";
-
-enum { WORDS_MOST = 1 << 27, TEXT_MOST = 1 << 20 };
 
 static qm_status journal_open(struct qm_writer *w)
 {
@@ -55,7 +54,8 @@ static int journal_next(FILE *f, struct record *r, struct qm_outcome_words *p)
 {
     char digest[65];
     if (!read_whole(f, r, sizeof *r) || memcmp(r->magic, magic, sizeof magic) != 0 ||
-        r->words < 0 || r->words > WORDS_MOST || r->text < 0 || r->text > TEXT_MOST)
+        r->words < 0 || r->words > QM_OUTCOME_WORDS_MOST || r->text < 0 ||
+        r->text > QM_OUTCOME_TEXT_MOST)
         return 0;
     p->n = r->words;
     p->word = malloc((size_t)r->words * sizeof *p->word + 1);

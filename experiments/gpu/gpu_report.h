@@ -18,6 +18,15 @@
 
 #include "core/base/status.h"
 
+/* The states of a report that has begun; the last one, with the two ways in which it may have been
+ * ended, a format of (way, missing tasks, all tasks). */
+#define QM_GPU_STATE_begun    "begun"
+#define QM_GPU_STATE_running  "running, or killed: gpu-check --resume goes on"
+#define QM_GPU_STATE_complete "complete"
+#define QM_GPU_STATE_ended    "%s: %d of %d tasks are missing; gpu-check --resume goes on"
+#define QM_GPU_ENDED_stop     "interrupted"
+#define QM_GPU_ENDED_time     "the time was over"
+
 #define QM_GPU_PART_OF_CODES "ok at the ends of runs and inside"
 
 /* clang-format off */

@@ -127,7 +127,7 @@ static qm_status write_often(struct qm_gpu_run *run)
 {
     if (!run->is_changed || qm_seconds() - run->written < FLUSH)
         return QM_OK;
-    return write_report(run, "running, or killed: gpu-check --resume goes on");
+    return write_report(run, QM_GPU_STATE_running);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -297,7 +297,7 @@ qm_status qm_gpu_run_begun(struct qm_gpu_run *run, const char *state)
 qm_status qm_gpu_run_tasks(struct qm_gpu_run *run)
 {
     struct qm_progress progress;
-    QM_TRY(write_report(run, "begun")); /* an unwritable folder is found at once */
+    QM_TRY(write_report(run, QM_GPU_STATE_begun)); /* an unwritable folder is found at once */
     qm_status st = QM_OK;
     struct qm_gpu_child ahead[QM_GPU_AHEAD];
     int n_ahead = qm_gpu_ahead_start(run, ahead);
@@ -318,8 +318,9 @@ qm_status qm_gpu_run_tasks(struct qm_gpu_run *run)
     QM_TRY(st);
     int missing = gpu_run_missing(run);
     char state[160];
-    snprintf(state, sizeof state, "%s: %d of %d tasks are missing; gpu-check --resume goes on",
-             run->stop && *run->stop ? "interrupted" : "the time was over", missing, run->tasks.n);
-    QM_TRY(write_report(run, missing ? state : "complete"));
+    snprintf(state, sizeof state, QM_GPU_STATE_ended,
+             run->stop && *run->stop ? QM_GPU_ENDED_stop : QM_GPU_ENDED_time, missing,
+             run->tasks.n);
+    QM_TRY(write_report(run, missing ? state : QM_GPU_STATE_complete));
     return missing || (run->stop && *run->stop) ? qm_fail(QM_INTERRUPTED, "%s", state) : QM_OK;
 }

@@ -89,7 +89,7 @@ enum { QM_GPU_AHEAD = 12 }; /* most processes */
 
 /* Starts options.ahead processes, each of which compiles the kernels of a share of the open tasks
  * into the cache, in their order; c[QM_GPU_AHEAD].  Returns how many; 0 where there is no cache.
- *  The caller ends them. */
+ * The caller ends them. */
 int qm_gpu_ahead_start(const struct qm_gpu_run *run, struct qm_gpu_child *c);
 
 /* Compiles the kernels of a task into the cache; n: parameters of the large tensor; arch: ten times

@@ -1,9 +1,9 @@
 /* gpu_tasks.h - What gpu-check measures, in the order in which people want to know it.
  *
- * A task is one row of a report (of peers: one peer).  The order is: the CPU's bits of the ten
- * best-known variants; their speed against a copy; every float through each 4-bit search; their
- * verdicts in both modes; many small tensors; other projects' optimizers; and then bits, speed and
- * verdicts of all other variants. */
+ * A task is one row of a report (of peers: one peer).  The order is: the CPU's bits of each of the
+ * ten best-known variants, and its speed against a copy; every float through each 4-bit search;
+ * their verdicts in both modes; many small tensors; other projects' optimizers; and then bits,
+ * speed and verdicts of all other variants. */
 #ifndef QM_EXPERIMENTS_GPU_GPU_TASKS_H
 #define QM_EXPERIMENTS_GPU_GPU_TASKS_H
 

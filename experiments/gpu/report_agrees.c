@@ -270,17 +270,14 @@ struct tasks_seen {
 
 static const char *state_says(const char *state, const struct tasks_seen *t)
 {
-    static const char *const ends[] = {"interrupted", "the time was over"};
+    static const char *const ends[] = {QM_GPU_ENDED_stop, QM_GPU_ENDED_time};
     char want[160];
-    if (strcmp(state, "complete") == 0)
+    if (strcmp(state, QM_GPU_STATE_complete) == 0)
         return t->missing == 0.0 ? NULL : "its state is complete, and tasks are missing";
-    if (strcmp(state, "begun") == 0 ||
-        strcmp(state, "running, or killed: gpu-check --resume goes on") == 0)
+    if (strcmp(state, QM_GPU_STATE_begun) == 0 || strcmp(state, QM_GPU_STATE_running) == 0)
         return NULL;
     for (int i = 0; i < 2; i++) {
-        snprintf(want, sizeof want,
-                 "%s: %.0f of %.0f tasks are missing; gpu-check --resume goes on", ends[i],
-                 t->missing, t->all);
+        snprintf(want, sizeof want, QM_GPU_STATE_ended, ends[i], (int)t->missing, (int)t->all);
         if (strcmp(state, want) == 0)
             return NULL;
     }

@@ -53,8 +53,8 @@ static struct dtype dtype_of(const struct qm_pickle *v)
     return out;
 }
 
-/* Sets the strides of an array whose bytes lie in the order of its dimensions, or of `axes`: these
- * dimensions of the array lie one after the other, the last without a gap. */
+/* Sets the strides of an array whose bytes lie in the order of the dimensions `axes`: the last of
+ * these is without a gap. */
 static void set_strides(struct qm_torch_view *w, const int64_t *axes)
 {
     int64_t inner = 1;

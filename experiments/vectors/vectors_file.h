@@ -28,7 +28,7 @@ const struct qm_entry *qm_vectors_file_find(const struct qm_vectors_file *in, co
                                             int *i);
 
 /* Reads an array as floats.  It must have this type, and this shape but for dims of 1, or be
- * flat. / */
+ * flat. */
 qm_status qm_vectors_file_read(const struct qm_vectors_file *in, const char *name,
                                enum qm_dtype dtype, const struct qm_shape *shape, float *out);
 

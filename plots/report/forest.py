@@ -6,6 +6,7 @@ import inline
 import numpy as np
 
 NAME, MENU = "gap", "Gaps"
+LEAST_PAIRS = 6  # different pairs of an interval
 SHAPES = {"equivalent": ("o", True), "better": ("<", False), "worse": (">", False),
           "undecided": ("D", True), "too few": ("X", True),
           "not quantized": ("P", True), "same results": ("s", True)}
@@ -23,7 +24,7 @@ def is_apart(v):
         return v["null_apart"] == 1
     if "null_lo" not in v:
         return np.zeros(len(v["verdict"]), bool)
-    return (v["n"] >= 6) & ((v["null_lo"] < -v["delta"]) | (v["null_hi"] > v["delta"]))
+    return (v["n"] >= LEAST_PAIRS) & ((v["null_lo"] < -v["delta"]) | (v["null_hi"] > v["delta"]))
 
 
 def lost_of(v):

@@ -539,7 +539,7 @@ changed() { "$PYTHON" tests/style/affected_tests.py "$BUILD" changed "$@" 2>&1; 
     "$PYTHON" -c '
 import re
 def c(path, name):
-    return float(re.search(rf"#define {name}\s+(\S+)", open(path).read())[1])
+    return float(re.search(rf"(?:#define {name}\s+|\b{name} = )([\w.+-]+)", open(path).read())[1])
 def py(path, name):
     text = open(path).read()
     names, values = re.search(rf"^((?:\w+, )*{name}(?:, \w+)*) = ([^#\n]*)", text, re.M).groups()
@@ -547,6 +547,8 @@ def py(path, name):
 pairs = [(c("experiments/lockstep/lockstep.h", "QM_DIVERGED_GAP"),
           py("plots/report/curves.py", "LOST_GAP")),
          (c("experiments/foreign/h5_guard.h", "QM_H5_LINK_MAX"),
-          py("plots/figures/common.py", "LINKS"))]
+          py("plots/figures/common.py", "LINKS")),
+         (c("experiments/protocol/stats.h", "QM_LEAST_PAIRS"),
+          py("plots/report/forest.py", "LEAST_PAIRS"))]
 assert all(a == b for a, b in pairs), pairs'
 }

@@ -5,7 +5,7 @@
  *
  * The momentum averages the gradient.  The confidence averages ((g - M) / sqrt(V))^2 and multiplies
  * the second moment, which CAME's paper and 0.2.6 do not; the step is clipped once.  The update
- * uses the moments before they are encoded (PyTorch path). / */
+ * uses the moments before they are encoded (PyTorch path). */
 #include "variants/adafactor8bit/slots.h"
 
 const struct qm_variant qm_variant_came8_022 = {

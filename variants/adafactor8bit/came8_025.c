@@ -7,7 +7,7 @@
  * the second moment, which CAME's paper and 0.2.6 do not; the step is clipped once.  The update
  * uses the moments before they are encoded (PyTorch path).
  *
- * 0.2.5 differs from 0.2.4 where the limiter acts and where numbers are not finite. / */
+ * 0.2.5 differs from 0.2.4 where the limiter acts and where numbers are not finite. */
 #include "variants/adafactor8bit/slots.h"
 
 const struct qm_variant qm_variant_came8_025 = {

@@ -15,7 +15,11 @@
 #include "tests/support/drawn.h"
 
 static const uint64_t seeds[] = {20240501, 7, 424242};
-enum { SEEDS = sizeof seeds / sizeof *seeds, MOST_DRAWS = 680, WHAT = QM_CASE_TEXT + 512 };
+enum {
+    SEEDS = sizeof seeds / sizeof *seeds,
+    MOST_DRAWS = QM_CHECK_DRAWS,
+    WHAT = QM_CASE_TEXT + 512
+};
 
 static struct qm_domain domain_of(const char *recipe)
 {

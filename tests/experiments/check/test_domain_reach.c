@@ -13,7 +13,7 @@
 #include "experiments/check/effect.h"
 
 static const uint64_t seeds[] = {20240501, 2, 3, 4242};
-enum { SEEDS = sizeof seeds / sizeof *seeds, DRAWS = 680 };
+enum { SEEDS = sizeof seeds / sizeof *seeds, DRAWS = QM_CHECK_DRAWS };
 
 /* Of a kernel of one's own, whose process can be restarted. */
 static struct qm_domain domain_of(const char *recipe, int candidates)

@@ -58,7 +58,7 @@ static void test_known_effects(void **state)
 }
 
 /* DRAWS: of a default check; ENOUGH: per cent of all pairs. */
-enum { DRAWS = 680, ENOUGH = 75 };
+enum { DRAWS = QM_CHECK_DRAWS, ENOUGH = 75 };
 
 /* The hyper-parameters without effect in at most DRAWS drawn cases of a seed, as bits; *pairs: how
  * many pairs have effects in one case.  It stops once there is nothing more to find. */
