@@ -353,11 +353,19 @@ static void judge_value(const struct qm_slot_view *v, int64_t i, const float *nu
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
-/* Whether any code and any scale will do: by an infinite exponent k all decode to c, as y^0 is 1,
- * and a judged side whose quotient is not exact may find 0, 1 or Inf for a ratio beside 1. */
+/* Whether any code of the right sign and any scale will do: by an infinite exponent k all decode to
+ * c or -c, as y^0 is 1, and a judged side whose quotient is not exact may find 0, 1 or Inf for a
+ * ratio beside 1. */
 static int is_free(const struct qm_slot_view *v, const float *number)
 {
     return isinf(number[1]) && qm_slot_quotient_is_near(v);
+}
+
+/* Whether a code, of an element with the signs of u, has another sign; NaN has none. */
+static int has_other_sign(const struct qm_decider *d, const struct unit *u, int code)
+{
+    return !isnan(d->value[d->position_of[code]]) && u->plus != u->minus &&
+           (code & 0x80 ? u->plus : u->minus);
 }
 
 static void judge_element(const struct qm_slot_view *v, int slot, int64_t i, int64_t at,
@@ -371,12 +379,28 @@ static void judge_element(const struct qm_slot_view *v, int slot, int64_t i, int
         t->unbounded += 2;
         return;
     }
-    if (b->is_unknown || is_free(v, number)) {
+    struct unit u = unit_of(v, i, number);
+    int is_known = !b->is_unknown && !is_free(v, number);
+    if (!is_known && !b->is_unknown && !u.is_nan && has_other_sign(d, &u, code)) {
+        t->judged++;
+        t->verdict[QM_VERDICT_WRONG]++;
+        if (qm_finding_set(
+                f, QM_BAD_WRONG,
+                "element %lld has code %d, whose sign is not that of %a: exponent %a, by "
+                "which any code decodes to the centre, with its sign",
+                (long long)i, code, v->want[i], (double)number[1])) {
+            qm_finding_place(f, QM_PLACE_CODE, 0, i, 0.0, 0.0);
+            for (int k = 0; k < 256; k++)
+                f->takes[k] = d->position_of[k] >= 0 && !has_other_sign(d, &u, k);
+            *where = i;
+        }
+    } else if (!is_known) {
         t->unbounded++;
+    }
+    if (!is_known) {
         judge_value(v, i, number, t, f, where);
         return;
     }
-    struct unit u = unit_of(v, i, number);
     enum qm_verdict is = verdict(v, slot, &u, position, t);
     t->judged++;
     t->verdict[is]++;

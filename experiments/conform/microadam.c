@@ -173,6 +173,16 @@ static int sizes_agree(struct qm_conform *c, struct record *r)
     return 0;
 }
 
+/* The indices of the window, integers of any width, as the slot holds them; NULL: unreadable. */
+static float *indices(struct qm_conform *c, int64_t n)
+{
+    const int64_t *recorded = qm_golden_case_ints(c, "state/index", n);
+    float *x = recorded ? qm_golden_case_memory(c, n, sizeof *x) : NULL;
+    for (int64_t i = 0; i < n && x; i++)
+        x[i] = (float)recorded[i];
+    return x;
+}
+
 static int read_record(struct qm_conform *c, struct record *r)
 {
     static const struct qm_golden_need needs[] = {{"steps", QM_NEED_number, 1, 1e6, 0},
@@ -204,7 +214,7 @@ static int read_record(struct qm_conform *c, struct record *r)
     r->min = halves(c, "state/min", r->steps * r->stored);
     r->max = halves(c, "state/max", r->steps * r->stored);
     r->value = halves(c, "state/value", r->steps * r->cells);
-    r->index = qm_golden_case_floats(c, "state/index", r->steps * r->cells);
+    r->index = indices(c, r->steps * r->cells);
     r->codes = qm_golden_case_ints(c, "state/error_codes", r->steps * r->n);
     return r->p0 && r->grads && r->params && r->min && r->max && r->value && r->index && r->codes &&
            r->stored >= r->blocks;
