@@ -1,4 +1,4 @@
-/* name_index.h - Numbers by name: a table that finds one of any number of names in constant time. */
+/* name_index.h - Numbers by name: a table that finds any of its names in constant time. */
 #ifndef QM_BASE_NAME_INDEX_H
 #define QM_BASE_NAME_INDEX_H
 

@@ -338,15 +338,6 @@ static float exact_first(const struct qm_aim *a, int slot, int64_t t, int64_t i,
     return (float)(((double)target - w->keep * (double)a->state[slot][i]) / w->give);
 }
 
-/* A block whose least element the reduction by lanes loses behind a zero, so that minimum and
- * maximum are equal, the exponent is infinite and smaller elements have a code of zero, whose sign
- * is theirs. */
-static float expand_lost(int64_t i, uint32_t word)
-{
-    float size = i % 32 == 1 ? 0.0f : i % 2 ? 0.25f : 1.0f;
-    return word & 16u ? -size : size;
-}
-
 /* Curve expand, e4m3, of which a power is exact where its base is 1: the element c, the centre, has
  * the unit value 1 / scale.  With the least element L, the largest M and the exponent 1, c is
  * sqrt(M) sqrt(L) and the scale M / c / 448.  M is the one with which 1 / scale is a mid-point
@@ -357,13 +348,14 @@ static float expand_tie(const struct qm_aim *a, int64_t t, int64_t i, uint32_t w
     int64_t block = a->recipe->slot[0].block;
     uint32_t of = draw(a, STREAM_PLANT, t, -1 - i / block);
     float mid = 1.4375f + 0.125f * (float)(of % MIDS), most = 0.0f, c = 0.0f;
-    if (of >> 12 & 1)
-        return ldexpf(expand_lost(i % block, word), 2 * (int)(of >> 8 & 15) - 16);
     for (int k = 0; k < 2 * NEAR && (k == 0 || 1.0f / (most / c / 448.0f) != mid); k++) {
         most = steps_from(448.0f / mid * (448.0f / mid), k % 2 ? k / 2 : -k / 2);
         c = sqrtf(most);
     }
     float x = i % block == 0 ? most : i % block == 1 || word % 4 == 0 ? 1.0f : c;
+    if (of >> 12 &
+        1) /* the reduction by lanes loses the quarters behind a zero: exponent infinite */
+        x = i % block % 32 == 1 ? 0.0f : i % 2 ? 0.25f : 1.0f;
     return ldexpf(word & 16u ? -x : x, 2 * (int)(of >> 8 & 15) - 16);
 }
 
