@@ -33,8 +33,7 @@ P
 
 # is WORD FILE GROUP LINE...: all are judged so
 is() {
-    local want=$1 got
-    shift
+    local want=$1 got; shift
     got=$(edited "$@")
     [ "$(sort -u <<< "$got")" = "$want" ] && [ "$(wc -l <<< "$got")" = $(($# - 2)) ] ||
         { printf '%s\n' "$@" "is" "$got" "not $want" && false; }
@@ -151,7 +150,7 @@ s = g['m_scale'][()]; s.reshape(-1)[0] = np.nan; put('m_scale', s)"
 
 @test "conform: MicroAdam: indices are integers of any width, within their block" {
     local put="put('state/index', i" i="i = g['state/index'][()].astype('i8')"
-    is EQUAL microadam optim/alpha "$i; $put.astype('u2'))" "$i; $put)" "$i; $put.astype('>i4'))"
+    is EQUAL microadam optim/alpha "$i; $put"{,'.astype("u2")','.astype(">i4")'}")"
     is DIFFERS microadam optim/alpha "$i; i[0, 0, 0] "{'+= 1','= -1','= 1 << 40'}"; $put)"
 }
 
