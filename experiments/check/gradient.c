@@ -353,8 +353,7 @@ static float expand_tie(const struct qm_aim *a, int64_t t, int64_t i, uint32_t w
         c = sqrtf(most);
     }
     float x = i % block == 0 ? most : i % block == 1 || word % 4 == 0 ? 1.0f : c;
-    if (of >> 12 &
-        1) /* the reduction by lanes loses the quarters behind a zero: exponent infinite */
+    if (of >> 12 & 1) /* the reduction by lanes loses the quarters: an infinite exponent */
         x = i % block % 32 == 1 ? 0.0f : i % 2 ? 0.25f : 1.0f;
     return ldexpf(word & 16u ? -x : x, 2 * (int)(of >> 8 & 15) - 16);
 }

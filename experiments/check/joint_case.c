@@ -21,8 +21,8 @@ static struct qm_case plain(struct qm_domain_source *s, int64_t t)
         .forced = !qm_domain_one_in(s, 4)};
 }
 
-/* A step beyond 2^20 as far as the domain has some, 60 % of them below 2^24, three
- * quarters of them odd. */
+/* A step beyond 2^20 as far as the domain has some, 60 % of them below 2^24, three quarters of them
+ * odd. */
 static int64_t late_step(const struct qm_domain *d, struct qm_domain_source *s)
 {
     enum { LEAST = 20, WIDE = 20 };

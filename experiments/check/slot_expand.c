@@ -368,6 +368,28 @@ static int has_other_sign(const struct qm_decider *d, const struct unit *u, int 
            (code & 0x80 ? u->plus : u->minus);
 }
 
+/* Judges the sign of a code that is free otherwise. */
+static void judge_sign(const struct qm_slot_view *v, const struct unit *u, int64_t i, double k,
+                       struct qm_tally *t, struct qm_finding *f, int64_t *where)
+{
+    const struct qm_decider *d = v->d;
+    if (u->is_nan || !has_other_sign(d, u, v->codes[i])) {
+        t->unbounded++;
+        return;
+    }
+    t->judged++;
+    t->verdict[QM_VERDICT_WRONG]++;
+    if (qm_finding_set(f, QM_BAD_WRONG,
+                       "element %lld has code %d, whose sign is not that of %a: by the exponent %a "
+                       "every code decodes to the centre with its own sign",
+                       (long long)i, v->codes[i], v->want[i], k)) {
+        qm_finding_place(f, QM_PLACE_CODE, 0, i, 0.0, 0.0);
+        for (int c = 0; c < 256; c++)
+            f->takes[c] = d->position_of[c] >= 0 && !has_other_sign(d, u, c);
+        *where = i;
+    }
+}
+
 static void judge_element(const struct qm_slot_view *v, int slot, int64_t i, int64_t at,
                           const struct block *b, struct qm_tally *t, struct qm_finding *f,
                           int64_t *where)
@@ -380,24 +402,11 @@ static void judge_element(const struct qm_slot_view *v, int slot, int64_t i, int
         return;
     }
     struct unit u = unit_of(v, i, number);
-    int is_known = !b->is_unknown && !is_free(v, number);
-    if (!is_known && !b->is_unknown && !u.is_nan && has_other_sign(d, &u, code)) {
-        t->judged++;
-        t->verdict[QM_VERDICT_WRONG]++;
-        if (qm_finding_set(
-                f, QM_BAD_WRONG,
-                "element %lld has code %d, whose sign is not that of %a: exponent %a, by "
-                "which any code decodes to the centre, with its sign",
-                (long long)i, code, v->want[i], (double)number[1])) {
-            qm_finding_place(f, QM_PLACE_CODE, 0, i, 0.0, 0.0);
-            for (int k = 0; k < 256; k++)
-                f->takes[k] = d->position_of[k] >= 0 && !has_other_sign(d, &u, k);
-            *where = i;
-        }
-    } else if (!is_known) {
-        t->unbounded++;
-    }
-    if (!is_known) {
+    if (b->is_unknown || is_free(v, number)) {
+        if (b->is_unknown)
+            t->unbounded++;
+        else
+            judge_sign(v, &u, i, (double)number[1], t, f, where);
         judge_value(v, i, number, t, f, where);
         return;
     }

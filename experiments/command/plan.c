@@ -144,8 +144,11 @@ static const struct tensors *tensors_of(const struct qm_cell *c, void **known)
         return NULL;
     *made = probe;
     void *self = NULL;
-    if (c->problem->open(made->args, qm_cell_seed(c), &self, &made->n, made->shape) != QM_OK)
+    qm_status st = c->problem->open(made->args, qm_cell_seed(c), &self, &made->n, made->shape);
+    if (st == QM_BAD_ARG)
         made->why = qm_shared_text(qm_message());
+    if (st != QM_OK)
+        made->n = 0;
     c->problem->close(self);
     if ((found = tsearch(made, known, by_problem)))
         return *found;

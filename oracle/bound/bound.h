@@ -186,18 +186,11 @@ struct qm_float_format {
     int fraction, least;
     double most;
 };
-#define QM_FORMAT_f16    \
-    {                    \
-        10, -14, 65504.0 \
-    }
-#define QM_FORMAT_bf16      \
-    {                       \
-        7, -126, 0x1.fep127 \
-    }
-#define QM_FORMAT_e4m3 \
-    {                  \
-        3, -6, 448.0   \
-    }
+/* clang-format off */
+#define QM_FORMAT_f16  {10, -14, 65504.0}
+#define QM_FORMAT_bf16 {7, -126, 0x1.fep127}
+#define QM_FORMAT_e4m3 {3, -6, 448.0}
+/* clang-format on */
 
 /* The number of the format nearest to x, ties to even; Inf beyond the largest; NaN and Inf stay. */
 static inline double qm_float_format_round(const struct qm_float_format *format, double x)
