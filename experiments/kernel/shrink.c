@@ -179,8 +179,8 @@ static void simpler_settings(struct qm_shrink *s)
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-/* Records the failing step's inputs, or the inputs of all steps where this step alone does not
- * fail. */
+/* Records the inputs of all steps where there is room for them.  Otherwise it records the failing
+ * step's, or those of all steps where this step alone does not fail. */
 static qm_status begin(struct qm_shrink *s, const struct qm_case *c, uint64_t seed, int steps)
 {
     struct qm_trial *t = &s->out->trial;

@@ -152,7 +152,11 @@ static const char *slot_name(const struct qm_cell *c)
                                              : "";
 }
 
-static const char *const roles[] = {"plain", "float32", "ulp", "own", "without"};
+static const char *const roles[] = {[QM_CELL_plain] = "plain",
+                                    [QM_CELL_float32] = "float32",
+                                    [QM_CELL_ulp] = "ulp",
+                                    [QM_CELL_own] = "own",
+                                    [QM_CELL_without] = "without"};
 
 /* Texts of one cell that the columns of /cells point at. */
 struct cell_texts {
