@@ -50,8 +50,10 @@ static const char *const pack_names[] = {
     QM_PACK_LIST(X)
 #undef X
 };
-static const char *const plain_names[QM_PLAIN_COUNT] = {
-    [QM_PLAIN_f32] = "f32", [QM_PLAIN_bf16] = "bf16", [QM_PLAIN_f16] = "f16", [QM_PLAIN_i16] = "i16"};
+static const char *const plain_names[QM_PLAIN_COUNT] = {[QM_PLAIN_f32] = "f32",
+                                                        [QM_PLAIN_bf16] = "bf16",
+                                                        [QM_PLAIN_f16] = "f16",
+                                                        [QM_PLAIN_i16] = "i16"};
 /* Every word that may follow the map, for suggestions. */
 static const char *const words[] = {
 #define X(name, ...) #name,
