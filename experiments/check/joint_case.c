@@ -47,6 +47,22 @@ static struct qm_case lasting_decay(const struct qm_domain *d, struct qm_domain_
     return c;
 }
 
+/* A rate of 1 to 2^19, parameters a few times as large, and a tiny decay whose product with the
+ * rate moves them by 2^-1 to 2^-8 of themselves. */
+static struct qm_case great_rate(const struct qm_domain *d, struct qm_domain_source *s)
+{
+    enum { LEAST = 8, RATE = 20, LARGER = 4 };
+    struct qm_case c = plain(s, 1 + qm_domain_below(s, 30));
+    int power = (int)qm_domain_below(s, RATE);
+    double product =
+        ldexp(1.0 + 0x1p-32 * (double)qm_domain_word(s), -2 - (int)qm_domain_below(s, LEAST - 1));
+    qm_domain_put(d, QM_HYPER_lr, ldexp(1.0, power), &c);
+    qm_domain_put(d, QM_HYPER_weight_decay, ldexp(product, -power), &c);
+    c.powered |= 1u << QM_POWER_p;
+    c.power[QM_POWER_p] = power + LARGER;
+    return c;
+}
+
 /* A matrix of a quarter to all of 2^14 elements, or of the domain's largest size where that is
  * less, one more or one fewer than whole blocks. */
 static struct qm_case lonely_last(const struct qm_domain *d, struct qm_domain_source *s)
@@ -187,7 +203,7 @@ struct qm_case qm_joint_case(const struct qm_domain *d, struct qm_domain_source 
     switch (number % 8) {
     case 0:
     case 4: return lasting_decay(d, s, 1);
-    case 7: return lasting_decay(d, s, 0);
+    case 7: return number / 8 % 2 ? great_rate(d, s) : lasting_decay(d, s, 0);
     case 2: return kept_infinity(d, s);
     case 3: return busy_flags(d, s);
     case 5: return longest_memory(d, s);
