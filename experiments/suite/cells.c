@@ -109,6 +109,17 @@ static qm_status skip(struct qm_cell *c, const char *format, ...)
     return c->reason ? QM_OK : qm_fail(QM_NO_MEMORY, "cells");
 }
 
+/* Skips a cell whose recipe has no such state; name[n]. */
+static qm_status skip_state(struct qm_cell *c, const struct qm_recipe *r, const char *name, int n)
+{
+    char has[256] = "";
+    for (int i = 0; i < r->rule->n_slots; i++) {
+        size_t used = strlen(has);
+        snprintf(has + used, sizeof has - used, "%s%s", i ? ", " : "; it has ", r->rule->slot[i]);
+    }
+    return skip(c, "%s has no state %.*s%s", r->base->name, n, name, has);
+}
+
 static int has_slot(const struct qm_rule *rule, const char *key)
 {
     size_t n = strcspn(key, ".");
@@ -140,8 +151,7 @@ static qm_status override(const struct qm_suite *s, struct qm_cell *c, struct qm
                           const struct qm_axis *axis, const struct qm_axis_value *v)
 {
     if (is_slot_key(axis->key) && !has_slot(r->rule, axis->key))
-        return skip(c, "%s has no state %.*s", r->base->name, (int)strcspn(axis->key, "."),
-                    axis->key);
+        return skip_state(c, r, axis->key, (int)strcspn(axis->key, "."));
     c->lr_given |= strcmp(axis->key, "lr") == 0;
     qm_status st = qm_recipe_check_value(r, axis->key, v->text);
     if (st != QM_OK)
@@ -289,7 +299,7 @@ static qm_status choose_slot(const struct qm_suite *s, struct qm_cell *c)
             c->slot = i;
             return QM_OK;
         }
-    return skip(c, "%s has no state %s", c->recipe->base->name, v->text);
+    return skip_state(c, c->recipe, v->text, (int)strlen(v->text));
 }
 
 static qm_status choose_coupling(const struct qm_suite *s, struct qm_cell *c)

@@ -85,6 +85,13 @@ def others(grids, k):
     return f"; otherwise in {apart} of {len(there)} other panels" if apart else ""
 
 
+def nearest(values):
+    """The median; of two in the middle of which one is infinite, the one nearer to 0."""
+    found = sorted(values)
+    low, high = found[(len(found) - 1) // 2], found[len(found) // 2]
+    return float(0.5 * (low + high) if np.isfinite([low, high]).all() else min(low, high, key=abs))
+
+
 def median(found):
     """That of {tensor: value}, exact ones included, as in the printed table."""
     return np.median([*found.values()])
@@ -99,9 +106,28 @@ def bars(low, mid, high):
                  np.where((high < EXACT) & np.isfinite(high), high - mid, 0.0)]
 
 
+def mark_exact(ax, points):
+    """Marks values that are exact above all others: points [(x, group, look)], each in its look,
+    with the word above each group."""
+    if not points:
+        return
+    low, high = ax.get_ylim()
+    y, groups = high + 0.04 * (high - low), {}
+    for x, group, style in points:
+        ax.plot([x], [y], color=style["color"], marker=style["marker"], linestyle="none",
+                markersize=4)
+        groups.setdefault(group, []).append(x)
+    for found in groups.values():
+        ax.text(0.5 * (min(found) + max(found)), y + 0.03 * (high - low), "exact", fontsize=6,
+                ha="center", va="bottom")
+    ax.set_ylim(low, high + 0.14 * (high - low))
+
+
 def measured(unit, mid, low, high, n=ENOUGH):
     """A median of n differences with its interval in words, or their range where they are too few
     for one, without digits below a hundredth."""
+    if np.isinf(mid):
+        return "(which is exact)"
     small = [0.0 if is_nothing(x) else x for x in (mid, low, high)]
     mid, low, high = (common.digits(x, 2) for x in small)
     return f"by {mid} {unit}" + (f" [{low}, {high}]" if n >= ENOUGH else
@@ -234,12 +260,16 @@ class Grid:
         return told.told("tensors", "medians")
 
     def place(self):
-        """The place at which series are compared: blocks of 128, else the middle one; None:
-        none."""
+        """The place at which series are compared: blocks of 128, else the middle one, or the next
+        to it at which two series have a median; None: none."""
         if not self.x or self.names is self.places:
             return None
-        usual = f"{BLOCKS}{USUAL}"
-        return usual if usual in self.places else self.places[len(self.places) // 2]
+        usual, n = f"{BLOCKS}{USUAL}", len(self.places)
+        k = self.places.index(usual) if usual in self.places else n // 2
+        there = [p for p in sorted(range(n), key=lambda i: abs(i - k))
+                 if sum(bool(found) and has_median(found) for found in (
+                     self.value.get((self.places[p], label), {}) for label in self.labels)) > 1]
+        return self.places[(there or [k])[0]]
 
     def where(self):
         """The place of comparison in words."""
@@ -272,7 +302,7 @@ class Grid:
         for key in [key for key in left if key in right]:
             gain = right[key] - left[key] if right[key] != left[key] else 0.0
             found.setdefault(self.tensor(key), []).append(gain)
-        return {key: float(np.median(gains)) for key, gains in found.items()}
+        return {key: nearest(gains) for key, gains in found.items()}
 
     def tensor(self, key):
         """The tensor of a key of self.value, without the block."""
@@ -542,4 +572,4 @@ class Cells:
             "scale of its own): they count in medians, and an end of a bar among them is not " \
             "drawn" if values else ""
         return out + (f"; {points} points of which at least half of the values are exact have no "
-                      "median and are marked exact at the upper edge" if points else "")
+                      "median and are marked exact, above the others" if points else "")

@@ -54,7 +54,8 @@ def panel(grid, words, found):
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="y", visible=False)
     ax.set_xlabel(words, fontsize=8)
-    ax.legend(fontsize=7, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncol=2, borderaxespad=0.1,
+    ax.legend(fontsize=7, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.1,
+              ncol=2 if len(first) + len(best) < 30 else 1,
               handlelength=1)
     return fig
 

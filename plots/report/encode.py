@@ -63,10 +63,13 @@ def markers(quantizers):
 
 
 def lines(look):
-    """{label: line} of {label: its look}: each has its own while there are some."""
+    """{label: line} of {label: its look}: each has its own while there are some, then one that no
+    other of its colour has."""
     out = {}
     for label, style in look.items():
-        free = [s for s in (style["linestyle"], *common.LINES) if s not in out.values()]
+        every = (style["linestyle"], *common.LINES)
+        alike = [out[other] for other in out if look[other]["color"] == style["color"]]
+        free = [s for s in every if s not in out.values()] + [s for s in every if s not in alike]
         out[label] = (free or [style["linestyle"]])[0]
     return out
 

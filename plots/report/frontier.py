@@ -4,7 +4,7 @@ import campaign
 import common
 import encode
 import numpy as np
-from cells import BLOCKS, Cells, bars, has_median, interval
+from cells import BLOCKS, Cells, bars, has_median, interval, mark_exact
 
 NAME, MENU = "frontier", "Bits"
 
@@ -18,10 +18,19 @@ def points_of(grid):
                   for key, found in grid.value.items() if has_median(found))
 
 
-def front(points):
-    """The points that none with as few bits exceeds."""
+def exact_of(grid):
+    """[(bits, label, place)] of the formats without a median, as most values are exact, by rising
+    bits."""
+    return sorted((round(grid.bits[key], SAME), key[1], key[0])
+                  for key, found in grid.value.items() if found and not has_median(found))
+
+
+def front(points, exact):
+    """The points that none with as few bits exceeds, an exact one neither."""
     out = []
     for p in points:
+        if exact and p[0] >= exact[0][0]:
+            break
         if not out or p[1] > out[-1][1]:
             if out and out[-1][0] == p[0]:
                 out.pop()
@@ -29,7 +38,7 @@ def front(points):
     return out
 
 
-def panel(grid, words, points, best):
+def panel(grid, words, points, exact, best):
     """Draws one panel: where norms are an axis beside the series, the marker is the norm's, and a
     thin line in the look of a series joins its points."""
     fig, ax = campaign.panel(width=4.6, height=3.0)
@@ -49,7 +58,10 @@ def panel(grid, words, points, best):
                 color=style["color"], linestyle=line[label], linewidth=0.8)
     ax.step([p[0] for p in best], [p[1] for p in best], where="post", color="#7f7f7f", linewidth=1,
             zorder=1)
-    low, high = points[0][0], points[-1][0]
+    mark_exact(ax, [(bits, 0, dict(grid.look[label], marker=by_place.get(
+        place, grid.look[label]["marker"]))) for bits, label, place in exact])
+    every = [p[0] for p in (*points, *exact)]
+    low, high = min(every), max(every)
     if high > 2.5 * low:
         ax.set_xscale("log", base=2)
         ax.set_xticks([b for b in (2, 3, 4, 5, 6, 8, 12, 16, 32) if low * 0.9 <= b <= high * 1.1])
@@ -57,7 +69,7 @@ def panel(grid, words, points, best):
     ax.minorticks_off()
     ax.set_xlabel("bits per element, scales included", fontsize=8)
     ax.set_ylabel(words, fontsize=8)
-    keys = legend_keys(grid, {p[4] for p in points}, by_place)
+    keys = legend_keys(grid, {p[4] for p in points} | {p[1] for p in exact}, by_place)
     floor, roof = ax.get_ylim()
     ax.set_ylim(floor, roof + (roof - floor) * 0.06 * (1 + -(-len(keys) // 3)))
     ax.legend(handles=keys, fontsize=6, ncol=3, loc="upper center")
@@ -75,9 +87,17 @@ def legend_keys(grid, labels, by_place):
                        linestyle="none", markersize=4) for place, marker in by_place.items()]
 
 
-def said(grid, best):
+def said(grid, best, exact):
     """What the least and the most bits of the frontier reach, in words."""
+    whole = [grid.format((place, label)) for bits, label, place in exact if bits == exact[0][0]]
+    if whole and not best:
+        return f"{alike.named(whole)} {'are' if len(whole) > 1 else 'is'} exact with the " \
+            f"fewest bits, {common.digits(exact[0][0])}"
     least, most = best[0], best[-1]
+    if whole:
+        return f"at {common.digits(least[0])} bits {grid.format((least[5], least[4]))} has " \
+            f"{common.digits(least[1])} dB; {alike.named(whole)} " \
+            f"{'are' if len(whole) > 1 else 'is'} exact with {common.digits(exact[0][0])}"
     low, high = (grid.format((p[5], p[4])) for p in (least, most))
     if least is most:
         return f"{high} has the most, {common.digits(most[1])} dB, with the fewest bits, " \
@@ -136,19 +156,19 @@ def draw(c, out):
         return
     table, panels, answers, left_out, told = Cells(c), [], [], 0, {}
     for head, words, grid in table.grids():
-        points = points_of(grid)
+        points, exact = points_of(grid), exact_of(grid)
         if not grid.once:
             continue
         inside = [p for p in points if not grid.is_apart((p[5], p[4]))]
         if len(points) < 3 or len(inside) < 2 or points[-1][0] < 1.02 * points[0][0]:
             left_out += 1
             continue
-        best = front(inside)
-        answer = said(grid, best)
+        best = front(inside, exact)
+        answer = said(grid, best, exact)
         head = f"{head}: {words}" if head else words
         answers.append((head.removesuffix(" (dB)"), answer))
         told[head] = grid.alike_told()
-        panels.append((panel(grid, words, points, best), head, f"{head}. {answer}"))
+        panels.append((panel(grid, words, points, exact, best), head, f"{head}. {answer}"))
     if panels:
         title = ": ".join(answers[0]) if len(panels) > 1 else answers[0][1]
         title = title[0].upper() + title[1:] if len(panels) == 1 else title

@@ -1,14 +1,14 @@
 """points.py - Draws a metric of cells that do not train: medians with intervals, by axis values.
 
 A point is the median over tensors, its bar the order statistics that hold the median with at
-least 95 %; below six tensors it is the range.  Where half or more of the values are exact, the word
-stands at the upper edge.  The block size is the horizontal axis where it
+least 95 %; below six tensors it is the range.  Where half or more of the values are exact, the
+marker stands above all others, with the word.  The block size is the horizontal axis where it
 varies, else the values themselves; maps are series, other axes panels.
 """
 import alike
 import campaign
 import numpy as np
-from cells import BLOCKS, Cells, bars, has_median, interval, is_block, others
+from cells import BLOCKS, Cells, bars, has_median, interval, is_block, mark_exact, others
 
 NAME, MENU = "points", "Values"
 UPRIGHT, MOST = 12, 48  # names on the horizontal axis: more stand upright; so many are shown
@@ -16,7 +16,7 @@ UPRIGHT, MOST = 12, 48  # names on the horizontal axis: more stand upright; so m
 
 def panel(grid, words):
     fig, ax = campaign.panel(width=4.6, height=3.0)
-    lines = grid.x and all(map(is_block, grid.places))
+    lines, exact = grid.x and all(map(is_block, grid.places)), []
     for k, label in enumerate(grid.labels):
         style = grid.look[label]
         shift = (k - (len(grid.labels) - 1) / 2) * 0.4 / len(grid.labels)
@@ -27,9 +27,7 @@ def panel(grid, words):
             if found and has_median(found):
                 points[grid.is_apart((place, label))].append((x, *interval([*found.values()])))
             elif found:
-                ax.text(x, 0.99, "exact", fontsize=6, ha="center", va="top",
-                        rotation=90 if len(grid.places) * len(grid.labels) > 10 else 0,
-                        transform=ax.get_xaxis_transform())
+                exact.append((x, at, style))
         for hollow, rows in points.items():
             at, mid, low, high = np.array(rows, dtype=float).reshape(-1, 4).T
             mid, ends = bars(low, mid, high)
@@ -41,6 +39,7 @@ def panel(grid, words):
                             markerfacecolor="#ffffff" if hollow else style["color"])
     if not ax.containers:  # all are exact
         ax.set_yticks([])
+    mark_exact(ax, exact)
     names = [v.removeprefix(BLOCKS) if lines else v for v in grid.places]
     turn, step = 30 if not grid.x and sum(map(len, names)) > 40 else 0, 1
     if len(names) > UPRIGHT:  # one above the other would not fit
