@@ -304,7 +304,7 @@ static int large_share(const struct qm_domain *d, struct qm_domain_source *s, in
 /* One or two whole blocks and a tail, or a little less than whole blocks, where a recipe's blocks
  * are longer than the sizes that other cases draw: what a kernel does wrongly in its second block,
  * or in a short one after it, shows only here.  Few elements are chosen and the window is short, so
- * that a case stays cheap. */
+ * that a case stays cheap.  The first tensor with a window has more than 2^17 elements. */
 static int second_block(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                         struct qm_case *c)
 {
@@ -317,13 +317,15 @@ static int second_block(const struct qm_domain *d, struct qm_domain_source *s, i
     int64_t tail = is_tiny                  ? qm_domain_log_uniform(s, 4)
                    : qm_domain_one_in(s, 4) ? -1 - qm_domain_below(s, 3)
                                             : qm_domain_log_uniform(s, block / 2);
-    struct qm_case to = {.shape = {1, {block * (1 + qm_domain_below(s, 2)) + tail}},
+    int has_window = (int)(d->reads >> QM_HYPER_window & 1);
+    int64_t blocks = has_window && i < 10 ? 1 + (1 << 17) / block : 1 + qm_domain_below(s, 2);
+    struct qm_case to = {.shape = {1, {block * blocks + tail}},
                          .kind = qm_domain_one_in(s, 3) ? QM_CLASS_unit : QM_CLASS_normal,
                          .t = 1 + qm_domain_below(s, 30),
                          .forced = 1};
     if (d->reads >> QM_HYPER_k_init & 1)
         qm_domain_put(d, QM_HYPER_k_init, ldexp(1.0, -7 - (int)qm_domain_below(s, 6)), &to);
-    if (d->reads >> QM_HYPER_window & 1)
+    if (has_window)
         qm_domain_put(d, QM_HYPER_window, (double)(1 + qm_domain_below(s, 4)), &to);
     if (i / 10 % 2) {
         to.powered |= 1u << QM_POWER_s;

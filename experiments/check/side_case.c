@@ -216,7 +216,7 @@ static int thin_matrix(const struct qm_domain *d, struct qm_domain_source *s, in
     int64_t other = other_side(s, length, ELEMENTS, turn % 2 == 0);
     if (turn % LENGTHS == 0) {
         length = beyond_16_bits(s);
-        other = 1 + qm_domain_below(s, 2);
+        other = 1 + (int64_t)(((uint64_t)(turn / LENGTHS) + s->seed) % 2); /* beyond 2^17, too */
     }
     struct qm_shape shape = matrix(length, other, (int)(turn / LENGTHS % 2));
     *c = qm_large_settings(d, s, turn + 3, &shape);

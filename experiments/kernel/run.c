@@ -359,6 +359,7 @@ static qm_status all_cases(struct qm_kernel_run *r, const struct qm_kernel_files
 {
     struct qm_regimes regimes;
     struct cases all = {.r = r, .regimes = &regimes, .from = qm_seconds(), .form = QM_FMADS};
+    const struct qm_shape flat = {1, {QM_FAR_N}};
     struct qm_case c;
     int levels = omp_get_max_active_levels(), threads = omp_get_max_threads();
     QM_TRY(qm_regimes_of(r->o, &regimes));
@@ -375,7 +376,9 @@ static qm_status all_cases(struct qm_kernel_run *r, const struct qm_kernel_files
         snprintf(r->not_far, sizeof r->not_far, "%s",
                  is_emulated    ? "this check is not of all cases"
                  : r->o->on_gpu ? "not tried on a GPU; --backend emu does"
-                                : "takes a minute; --case " QM_LARGE_INDEX_CASE);
+                 : qm_rule_takes(r->subject.recipe.rule, &r->subject.recipe.hyper, &flat) != QM_OK
+                     ? qm_message()
+                     : "takes a minute; --case " QM_LARGE_INDEX_CASE);
     for (int i = 0; i < QM_FMADS; i++)
         forms += first->now[i] != NULL;
     total = (total + all.is_far_left) * forms;
