@@ -31,7 +31,8 @@ on_tensors() { [[ "$2" =~ \ on\ [0-9]+\ of\ $1\ tensors\  ]]; }
         'summary: [{name: q, by: [exp_avg.round, exp_avg.map], value: sqnr}, {name: t, by: [tensor, from, exp_avg.round], where: {exp_avg.map: nf4}, value: sqnr}]')
     suite one "${lines[@]}"
     suite three "${lines[@]}" 'seed: 1..3'
-    suite draws "${lines[@]}" 'rounding_seed: 0..2'
+    suite draws "${lines[@]}" 'rounding_seed: 0..2' && return 1 # in oneshot the seed draws
+    grep -q "rounding_seed has no effect here" "$DIR/draws.err"
     export DIR
     PYTHONPATH=plots/figures "$PYTHON" - <<'END'
 import common, os
@@ -39,14 +40,14 @@ import numpy as np
 DIR = os.environ["DIR"]
 def rows(name, table):
     return common.table(common.load(f"{DIR}/{name}.h5"), table)
-one, three, draws = (rows(name, "/summary/q") for name in ("one", "three", "draws"))
+one, three = (rows(name, "/summary/q") for name in ("one", "three"))
 cells, axes = rows("three", "/cells"), rows("three", "/axes")
 sqnr = rows("three", "/metrics")["sqnr"]
 coded = cells["asked_coded"] > 0 if "asked_coded" in cells else cells["n"] > 0
 tensors = {(cells["source"][i], cells["tensor"][i]) for i in np.flatnonzero(coded)}
 for k in range(4):
     is_near = three["exp_avg.round"][k] == "near"
-    assert three["n"][k] == draws["n"][k] == one["n"][k] == len(tensors), three["n"]
+    assert three["n"][k] == one["n"][k] == len(tensors), three["n"]
     ends = ("sqnr_median", "sqnr_median_lo95", "sqnr_median_hi95")
     assert all(three[end][k] == one[end][k] for end in ends) == is_near, (three, one)
     found = {}
