@@ -117,9 +117,10 @@ END
 @test "formats that are exact: frontier and points compare and draw them, titles say them" {
     suite row "variant: \"$four\"" 'exp_avg.map: [dyn, nf4]' 'exp_avg.norm: ["block:64", row]' \
         'source: "dist:gauss"' 'coupling: oneshot' 'slot: exp_avg' 'n: 512' 'seed: 1..8'
-    [[ $(told row frontier) == "At 4.5 bits nf4 in blocks of 64 has "*" dB; nf4 in row is exact with 36 | "* ]]
-    [[ $(told row frontier) == *"are marked exact, above the others"* ]]
-    [[ $(told row points) == "exp_avg.map: nf4 beats dyn on 8 of 8 tensors by "*" dB ["*"] at blocks of 64 | "* ]]
+    [[ $(told row frontier) == "At 4.5 bits nf4 in blocks of 64 has "* ]]
+    [[ $(told row frontier) == *" dB; nf4 in row is exact with 36 | "*"marked exact, above"* ]]
+    [[ $(told row points) == "exp_avg.map: nf4 beats dyn on 8 of 8 tensors by "* ]]
+    [[ $(told row points) == *" dB ["*"] at blocks of 64 | "* ]]
     "$QUALM" plot "$DIR/row.h5" --pair block:64,row -o "$DIR/x.png" 2>&1 | grep -v Inf |
         grep "row beats block:64 on 8 of 8 tensors by [0-9.]* dB .* (median over values of exp_avg.map)"
 }
