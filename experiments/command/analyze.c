@@ -259,7 +259,7 @@ static const char *choose(const struct options *o, const struct judge *j, const 
     int i = slot_for(&j->recipe, e->name, o->slot);
     if (i < 0)
         return o->slot ? "the variant has no such slot"
-                       : "its name ends in no slot; --slot says which it is";
+                       : "its name ends in no slot of the variant; --slot says which it is";
     *slot = j->recipe.rule->slot[i];
     *q = qm_recipe_slot(&j->recipe, i, &e->shape);
     if (j->recipe.slot[i].bits == 0)

@@ -426,6 +426,25 @@ def legend(fig, handles, labels, columns=3):
     fig.legend(handles, labels, loc="lower center", ncol=columns, borderaxespad=0.2)
 
 
+def fit(size, texts, most):
+    """The size of a font in which the longest of the texts is as wide as `most` letters of that
+    size, or nearly half of it where that is more."""
+    return size * max(0.45, min(1.0, most / max(map(len, texts), default=1)))
+
+
+def literal(fig):
+    """A dollar sign in a label is one: no formula begins there.  Powers of ten at log axes are the
+    only formulas."""
+    for text in fig.findobj(matplotlib.text.Text):
+        if "$" in text.get_text() and "mathdefault" not in text.get_text():
+            text.set_parse_math(False)
+    for ax in fig.axes:
+        for axis in (ax.xaxis, ax.yaxis):
+            if isinstance(axis.get_major_formatter(), matplotlib.ticker.FixedFormatter):
+                for tick in axis.get_major_ticks():
+                    tick.label1.set_parse_math(False)
+
+
 def extent(text, fig):
     """Left and right end of a text, in pixels of the figure."""
     box = text.get_window_extent(fig.canvas.get_renderer())
@@ -472,6 +491,7 @@ def freeze(fig):
     """Fixes the layout of fig at positions of five digits.  The constraint solver orders its
     variables by their addresses, so its last bits, and with them an SVG's digits, would change from
     run to run."""
+    literal(fig)
     fig.draw_without_rendering()
     if wrap(fig):
         fig.draw_without_rendering()

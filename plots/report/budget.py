@@ -1,6 +1,7 @@
 """budget.py - Draws the error budget of a gap as a waterfall of its parts."""
 import campaign
 import common
+import forest
 import inline
 import numpy as np
 
@@ -68,7 +69,7 @@ def draw_panel(b, labels, parts, unit):
         if len(total) and np.isfinite(b["mean"][total[0]]):
             ax.plot([b["mean"][total[0]]] * 2, [y - 0.42, y + 0.42], color="#000000", linewidth=1.2,
                     zorder=4)
-    ax.set_yticks(range(len(labels)), labels, fontsize=6.5)
+    ax.set_yticks(range(len(labels)), labels, fontsize=common.fit(6.5, labels, forest.WIDEST))
     ax.set_ylim(len(labels) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="y", visible=False)

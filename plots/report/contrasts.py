@@ -153,7 +153,8 @@ def draw(c, out):
         panels.append((panel(one, ends.min() - room, ends.max() + room), f"{label} / {against}",
                        answers[-1]))
     first, told = title(axes, answers, decided)
-    others = "; ".join([a for k, a in enumerate(answers) if k not in told][:6])
+    others = [a for k, a in enumerate(answers) if k not in told]
+    others = "; ".join(others[:6]) + f"; and {len(others) - 6} pairs more" * (len(others) > 6)
     out.figure(NAME, panels, (first + campaign.lost_title(lost), MENU),
                others + ". " * bool(others) + unchanged(same)
                + f"At {c.verdict_rate()}: {forest.mean_over(v)} {forest.interval_told(v)}; "

@@ -6,6 +6,7 @@ import inline
 import numpy as np
 
 NAME, MENU = "gap", "Gaps"
+WIDEST = 26  # letters of a label at full size
 LEAST_PAIRS = 6  # different pairs of an interval
 SHAPES = {"equivalent": ("o", True), "better": ("<", False), "worse": (">", False),
           "undecided": ("D", True), "too few": ("X", True),
@@ -228,7 +229,8 @@ def draw_panel(c, v, low, high, labels):
         mark(c, ax, v, i, v["label"][i], labels.index(v["label"][i]))
     bent = axis(ax, v, low, high)
     mark_of = dict(zip(v["label"].tolist(), marks(v)))
-    ax.set_yticks(range(len(labels)), [label + mark_of[label] for label in labels], fontsize=6.5)
+    ax.set_yticks(range(len(labels)), [label + mark_of[label] for label in labels],
+                  fontsize=common.fit(6.5, labels, WIDEST))
     ax.set_ylim(len(labels) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="y", visible=False)

@@ -7,6 +7,7 @@ varies, else the values themselves; maps are series, other axes panels.
 """
 import alike
 import campaign
+import common
 import numpy as np
 from cells import BLOCKS, Cells, bars, has_median, interval, is_block, mark_exact, others
 
@@ -46,7 +47,7 @@ def panel(grid, words):
         turn, step = 90, -(-len(names) // MOST)
     ax.set_xticks(range(0, len(names), step), names[::step], rotation=turn,
                   ha="right" if turn == 30 else "center",
-                  **({"fontsize": 5.5} if turn == 90 else {}))
+                  fontsize=5.5 if turn == 90 else common.fit(7, names, 36))
     ax.set_xlabel("elements per scale (block size)" if lines else grid.x or grid.series or "")
     ax.set_xlim(-0.5, len(names) - 0.5)
     ax.set_ylabel(words, fontsize=8)

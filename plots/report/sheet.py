@@ -7,6 +7,7 @@ import common
 import inline
 
 TITLE_CHARACTERS, CAPTION_CHARACTERS = 11.2, 17.5  # an inch of text, sizes 10 and 7
+HEAD_CHARACTERS = 9  # an inch of a panel of text, size 8, beside the labels of its axis
 LEGEND_HANDLE, LEGEND_CHARACTERS = 0.75, 15.5  # inches; an inch of text, size 7
 CAPTION_LINE, LEGEND_LINE = 0.135, 0.16  # inches
 
@@ -33,7 +34,9 @@ class Second(Sizes):
     def figure(self, name, panels, titles, caption, legend=(), wide=False):
         for (_, head, _), ax in zip(panels, self.axes):
             if head:
-                ax.set_title(head, fontsize=8, loc="left")
+                wide = int(self.width * HEAD_CHARACTERS)
+                lines = textwrap.wrap(head, wide, break_long_words=False) or [head]
+                ax.set_title("\n".join(lines), fontsize=common.fit(8, lines, wide), loc="left")
 
 
 def names(figures, c, stage=lambda k, n: None):
@@ -82,7 +85,7 @@ def draw(figure, c, stage=lambda k: None):
     for ax in axes:
         ax.tick_params(labelsize=7)
     second = Second()
-    second.axes = axes[:n]
+    second.axes, second.width = axes[:n], width / columns
     campaign.prepared = axes[:n]
     figure.draw(c, second)
     campaign.prepared = None
