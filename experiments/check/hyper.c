@@ -161,7 +161,10 @@ static double ordinary(enum kind is, double u)
     switch (is) {
     case RATE: return power_of_ten(-3.9, -0.1, u);
     case WEIGHT: return rounded(0.06 + 0.89 * u, 2);
-    case FACTOR: return u < 0.5 ? rounded(0.2 + u, 2) : rounded(1.1 + 6.0 * (u - 0.5), 2);
+    case FACTOR: /* a tenth just below 1, as the shares are that some rules have here */
+        return u < 0.4   ? rounded(0.2 + 1.25 * u, 2)
+               : u < 0.5 ? 1.0 - power_of_ten(-9.0, -2.0, 10.0 * (u - 0.4))
+                         : rounded(1.1 + 6.0 * (u - 0.5), 2);
     case STEPS: return 11.0 + floor(989.0 * u);
     case RANK: return 2.0 + floor(3.0 * u);
     case COUNT:

@@ -235,6 +235,9 @@ qm_status qm_kronecker_statistic(const struct qm_oracle_hyper *h, int64_t n, int
         turns(n, r, tau, e_b, b, turn);
         take(n, a, e_a, q, turn, unit, room, to);
     }
+    int may_overflow = unit >= QM_U && !(of_g * of_g + norm(a, nn, 1) <= (double)FLT_MAX);
+    for (int64_t j = 0; j < n && st == QM_OK && may_overflow; j++)
+        to->e_vt[j] = to->e_ev[j] = HUGE_VAL; /* sums of squares in float32 */
     free(x);
     return st;
 }

@@ -23,7 +23,8 @@ struct qm_eigenbasis {
 };
 
 /* One update by the term g[n][inner] of the covariance, g g^T.  unit: the unit roundoff of the
- * judged arithmetic.  A vt of zeros stands for the identity, and ev for matrix_eps.
+ * judged arithmetic; where it is that of float32, in which squares of g may overflow, nothing is
+ * known.  A vt of zeros stands for the identity, and ev for matrix_eps.
  *
  * First order: with B = A X^T = Q R and a change dB of B, column j of Q turns by at most
  * sqrt(2) |dB| |R_j^-1|, norms of Frobenius, R_j the leading j x j block; an eigenvalue changes by
