@@ -339,20 +339,21 @@ static float exact_first(const struct qm_aim *a, int slot, int64_t t, int64_t i,
 }
 
 /* Curve expand, e4m3, of which a power is exact where its base is 1: the element c, the centre, has
- * the unit value 1 / scale.  With the least element L, the largest M and the exponent 1, c is
- * sqrt(M) sqrt(L) and the scale M / c / 448.  M is the one with which 1 / scale is a mid-point
- * between two numbers of the format. */
+ * the unit value 1 / scale.  With the largest element M, the least 1 / M and the exponent 1, c is 1,
+ * so that a reciprocal of it is exact, too, and the scale M / 448.  M is the one with which 1 /
+ * scale is a mid-point between two numbers of the format.  All are multiplied by a power of two. */
 static float expand_tie(const struct qm_aim *a, int64_t t, int64_t i, uint32_t word)
 {
     enum { MIDS = 5, NEAR = 16 };
     int64_t block = a->recipe->slot[0].block;
     uint32_t of = draw(a, STREAM_PLANT, t, -1 - i / block);
-    float mid = 1.4375f + 0.125f * (float)(of % MIDS), most = 0.0f, c = 0.0f;
-    for (int k = 0; k < 2 * NEAR && (k == 0 || 1.0f / (most / c / 448.0f) != mid); k++) {
-        most = steps_from(448.0f / mid * (448.0f / mid), k % 2 ? k / 2 : -k / 2);
-        c = sqrtf(most);
+    float mid = 1.4375f + 0.125f * (float)(of % MIDS), most = 0.0f, least = 0.0f;
+    for (int k = 0, is_tie = 0; k < 2 * NEAR && !is_tie; k++) {
+        most = steps_from(448.0f / mid, k % 2 ? k / 2 : -k / 2);
+        least = 1.0f / most;
+        is_tie = 1.0f / (most / 448.0f) == mid && sqrtf(most) * sqrtf(least) == 1.0f;
     }
-    float x = i % block == 0 ? most : i % block == 1 || word % 4 == 0 ? 1.0f : c;
+    float x = i % block == 0 ? most : i % block == 1 || word % 4 == 0 ? least : 1.0f;
     if (of >> 12 & 1) /* the reduction by lanes loses the quarters: an infinite exponent */
         x = i % block % 32 == 1 ? 0.0f : i % 2 ? 0.25f : 1.0f;
     return ldexpf(word & 16u ? -x : x, 2 * (int)(of >> 8 & 15) - 16);

@@ -143,7 +143,8 @@ static struct qm_interval quotient(const struct qm_slot_view *v, struct qm_inter
     if (v->reorder.recip) /* a rounded reciprocal, and the product */
         by += QM_U, off += QM_ETA * a.high;
     double q = a.low / low;
-    if (a.low == a.high && low == high && !qm_slot_quotient_is_near(v))
+    int is_power = !(v->reorder.div_ulp > 0.0) && qm_has_exact_reciprocal(low);
+    if (a.low == a.high && low == high && (is_power || !qm_slot_quotient_is_near(v)))
         return (struct qm_interval){qm_round_float32(q), qm_round_float32(q)};
     return (struct qm_interval){fmax(a.low / high * (1.0 - by) - off, 0.0),
                                 a.high / low * (1.0 + by) + off};
