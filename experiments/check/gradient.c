@@ -339,9 +339,10 @@ static float exact_first(const struct qm_aim *a, int slot, int64_t t, int64_t i,
 }
 
 /* Curve expand, e4m3, of which a power is exact where its base is 1: the element c, the centre, has
- * the unit value 1 / scale.  With the largest element M, the least 1 / M and the exponent 1, c is 1,
- * so that a reciprocal of it is exact, too, and the scale M / 448.  M is the one with which 1 /
- * scale is a mid-point between two numbers of the format.  All are multiplied by a power of two. */
+ * the unit value 1 / scale.  With the largest element M, the least 1 / M and the exponent 1, c is
+ * 1, so that a reciprocal of it is exact, too, and the scale is M / 448.  M is the one with which
+ * 1 / scale is a mid-point between two numbers of the format.  All are multiplied by a power of
+ * two. */
 static float expand_tie(const struct qm_aim *a, int64_t t, int64_t i, uint32_t word)
 {
     enum { MIDS = 5, NEAR = 16 };
