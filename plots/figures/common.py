@@ -432,15 +432,18 @@ def fit(size, texts, most):
     return size * max(0.45, min(1.0, most / max(map(len, texts), default=1)))
 
 
+POWER = re.compile(r"\$(\\mathdefault\{)?-?10\^\{[^$]*\}\$")  # of ten, as ticks have it
+
+
 def literal(fig):
-    """A dollar sign in a label is one: no formula begins there.  Powers of ten at log axes are the
-    only formulas."""
+    """A dollar sign in a label is one: no formula begins there, but for powers of ten at axes."""
     for text in fig.findobj(matplotlib.text.Text):
-        if "$" in text.get_text() and "mathdefault" not in text.get_text():
+        if "$" in text.get_text() and not POWER.fullmatch(text.get_text()):
             text.set_parse_math(False)
     for ax in fig.axes:
         for axis in (ax.xaxis, ax.yaxis):
-            if isinstance(axis.get_major_formatter(), matplotlib.ticker.FixedFormatter):
+            names = getattr(axis.get_major_formatter(), "seq", ())  # of a FixedFormatter
+            if not all(map(POWER.fullmatch, names)):
                 for tick in axis.get_major_ticks():
                     tick.label1.set_parse_math(False)
 

@@ -7,7 +7,7 @@ import common
 import inline
 
 TITLE_CHARACTERS, CAPTION_CHARACTERS = 11.2, 17.5  # an inch of text, sizes 10 and 7
-HEAD_CHARACTERS = 9  # an inch of a panel of text, size 8, beside the labels of its axis
+HEAD_CHARACTERS = 11  # an inch of a panel of text, size 8, beside the labels of its axis
 LEGEND_HANDLE, LEGEND_CHARACTERS = 0.75, 15.5  # inches; an inch of text, size 7
 CAPTION_LINE, LEGEND_LINE = 0.135, 0.16  # inches
 
