@@ -163,8 +163,9 @@ def draw(c, out):
         if len(points) < 3 or len(inside) < 2 or points[-1][0] < 1.02 * points[0][0]:
             left_out += 1
             continue
-        best = front(inside, exact)
-        answer = said(grid, best, exact)
+        among = [p for p in exact if not grid.is_apart((p[2], p[1]))]
+        best = front(inside, among)
+        answer = said(grid, best, among)
         head = f"{head}: {words}" if head else words
         answers.append((head.removesuffix(" (dB)"), answer))
         told[head] = grid.alike_told()
