@@ -21,9 +21,10 @@
  * `qualm check` gives codes to tensors of any size too, with a short last block.
  *
  * A kernel may compute in a higher precision than its rule (a scalar in double where the rule forms
- * it in float32, too), but not in a wider range: what overflows in float32, or is 1 there and so
- * has 1 for every power, does so here.  It may do the arithmetic in another order than its rule, in
- * these points:
+ * it in float32, too, of a beta as it is given or as a float32), but not in a wider range: what
+ * overflows in float32, or is 1 there and so has 1 for every power, does so here (the parameters of
+ * a step whose correction 1 - b^t is 0 for that are not judged).  It may do the arithmetic in
+ * another order than its rule, in these points:
  *   - fuse a product and the sum that follows it, the product of a code's value and its scale too
  *   - multiply by a rounded reciprocal instead of dividing
  *   - form an average b x + (1 - b) y (x the old state, b a beta) as x + (1 - b) (y - x) or in the

@@ -326,7 +326,7 @@ static void fill_draws(const struct plan *p, int array, int64_t n, uint64_t seed
     struct qm_draws d = qm_draws_for(seed, t, p->tensor, role);
     uint32_t *out = data(p, array);
     for (int64_t i = 0; out && i < n; i++)
-        out[i] = qm_draw(&d, i);
+        out[i] = qm_draws_are_planted(p->tensor) ? qm_draw_planted(&d, i) : qm_draw(&d, i);
 }
 
 static void fill_slot(const struct plan *p, int i, uint64_t base, struct qm_kernel_slot *out)

@@ -54,14 +54,16 @@ static int exact_decay(const struct qm_domain *d, struct qm_domain_source *s, in
 }
 
 /* Random numbers of a projection are made in groups of 16: sizes of every residue modulo 16, which
- * odd ranks have. */
+ * odd ranks have; every second matrix is square. */
 static int projection_tail(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                            struct qm_case *c)
 {
     static const int residues[] = {1, 15, 8, 2, 9, 7, 13, 4}, inverse_of_3 = 11;
     if (!qm_domain_is_projected(d) || i % 20 != 9)
         return 0;
-    int64_t k = i / 20, rank = qm_domain_one_in(s, 2) ? 1 : 3, residue = residues[k % 8];
+    int64_t k = i / 20, residue = residues[k % 8];
+    int is_square = (k + k / 8) % 2 == 0;
+    int64_t rank = is_square || qm_domain_one_in(s, 2) ? 1 : 3;
     struct qm_case to = {.shape = {2, {0}},
                          .kind = QM_CLASS_normal,
                          .t = 1 + qm_domain_below(s, 30),
@@ -70,6 +72,8 @@ static int projection_tail(const struct qm_domain *d, struct qm_domain_source *s
     for (int a = 0; a < 2; a++)
         to.shape.dim[a] =
             16 * (1 + qm_domain_below(s, 4)) + (rank == 1 ? residue : residue * inverse_of_3 % 16);
+    if (is_square)
+        to.shape.dim[1] = to.shape.dim[0];
     to.hyper[QM_HYPER_rank] = (double)rank;
     if (!qm_domain_takes(d, &to))
         return 0;

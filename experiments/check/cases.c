@@ -40,9 +40,11 @@ enum {
     OWN = 8 * FALLBACK,
     RANK = 4, /* rank of projections in forced cases, unless one up to the smaller side is given */
     /* The largest order of Shampoo's preconditioners, whose cost is the tensor's size times their
-     * order.  Longer sides are cut into pieces. */
-    ORDER = 128,
-    ORDER_OF_LARGE = 16 /* from 2^14 elements on */
+     * order: unless one is given, if one is, and from 2^14 elements on.  Longer sides are cut into
+     * pieces. */
+    ORDER = 72,
+    ORDER_GIVEN = 128,
+    ORDER_OF_LARGE = 16
 };
 
 int qm_case_count(void) { return WIDE + DEEP + OWN; }
@@ -101,7 +103,9 @@ void qm_case_apply(const struct qm_case *c, struct qm_recipe *r)
     double most = c->given >> QM_HYPER_rank & 1 ? fmax(RANK, smaller_side(&c->shape)) : RANK;
     if (c->forced && r->hyper.rank > most)
         r->hyper.rank = most;
-    int order = qm_shape_numel(&c->shape) < 1 << 14 ? ORDER : ORDER_OF_LARGE;
+    int order = qm_shape_numel(&c->shape) >= 1 << 14 ? ORDER_OF_LARGE
+                : c->given >> QM_HYPER_max_order & 1 ? ORDER_GIVEN
+                                                     : ORDER;
     if (r->hyper.max_order > order)
         r->hyper.max_order = order;
     if (c->forced && !(c->given >> QM_HYPER_min_lowbit & 1) && r->hyper.min_lowbit > 1.0)

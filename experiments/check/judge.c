@@ -127,6 +127,7 @@ qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uin
         t->skipped++;
         return QM_OK;
     }
+    t->is_planted = qm_draws_are_planted(r.tensor);
     return end_case(&r, run_case(&r, qm_case_steps(c), name), name);
 }
 

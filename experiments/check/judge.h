@@ -113,6 +113,7 @@ struct qm_tally {
     /* Errors of the cases with gradients of class normal; entry QM_MAX_SLOTS: the parameter. */
     struct qm_rmse rmse[QM_MAX_SLOTS + 1];
     float draw_error; /* draw error (draws.h) of the number judged last, or 0 */
+    int is_planted;   /* qm_draws_are_planted in the case at hand: no statistic counts its draws */
     int n_findings;
     /* The first failing cases, in order, and what qm_judge_begin and qm_judge_end find. */
     struct qm_finding finding[QM_FINDINGS + QM_GENERAL];

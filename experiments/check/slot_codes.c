@@ -87,6 +87,10 @@ enum qm_verdict qm_slot_verdict(const struct qm_decider *d, int slot, double low
         return qm_verdict_code(position, at, from, to);
     }
     at = qm_decider_at(d, 0.5 * (low + high));
+    if (t && t->is_planted && qm_round_draws(d->q.round)) {
+        low -= 0x1p-22 * fabs(low); /* the float32 sum of a place and of a draw near 0 or 1 */
+        high += 0x1p-22 * fabs(high);
+    }
     int n = signs(d, low, high, what);
     for (int i = 0; i < n; i++) {
         double least = what[i] == POSITIVE || what[i] == ZERO ? fmax(low, 0.0) : low;

@@ -39,27 +39,22 @@ struct qm_kronecker qm_kronecker_of(const struct qm_oracle_hyper *h, const struc
 
 /* ---- matrices -------------------------------------------------------------------------------- */
 
-enum { WIDTH = 8 };
-
-/* out[a][c] = x[a][b] y[b][c]; x_t: x is given as [b][a].  Each element is a sum over b in order;
- * the sums of WIDTH columns are taken side by side. */
+/* out[a][c] = x[a][b] y[b][c]; x_t: x is given as [b][a].  Each element is a sum over b in order; a
+ * row's sums are taken side by side. */
 static void times(const double *x, int x_t, const double *y, int64_t a, int64_t b, int64_t c,
                   double *out)
 {
     int64_t across = x_t ? 1 : b, down = x_t ? a : 1;
-    for (int64_t j = 0; j < c; j += WIDTH)
-        for (int64_t i = 0; i < a; i++) {
-            int64_t wide = c - j < WIDTH ? c - j : WIDTH;
-            double sum[WIDTH] = {0.0};
-            for (int64_t k = 0; k < b && wide == WIDTH; k++)
-                for (int u = 0; u < WIDTH; u++)
-                    sum[u] += x[i * across + k * down] * y[k * c + j + u];
-            for (int64_t k = 0; k < b && wide < WIDTH; k++)
-                for (int64_t u = 0; u < wide; u++)
-                    sum[u] += x[i * across + k * down] * y[k * c + j + u];
-            for (int64_t u = 0; u < wide; u++)
-                out[i * c + j + u] = sum[u];
+    for (int64_t i = 0; i < a; i++) {
+        double *restrict row = out + i * c;
+        for (int64_t j = 0; j < c; j++)
+            row[j] = 0.0;
+        for (int64_t k = 0; k < b; k++) {
+            const double by = x[i * across + k * down], *restrict from = y + k * c;
+            for (int64_t j = 0; j < c; j++)
+                row[j] += by * from[j];
         }
+    }
 }
 
 /* out[c][r] = x[r][c]^T */

@@ -47,11 +47,21 @@ def is_nothing(x):
     return abs(x) < 0.005
 
 
+def side(low, high):
+    """1 where an interval lies above 0, -1 where below, as its ends are printed; else 0."""
+    near = low if low > 0.0 else min(high, 0.0)
+    return 0 if is_nothing(near) else 1 if near > 0.0 else -1
+
+
 def sure(gains):
-    """The median of {tensor: gain} where its interval leaves out 0 and it is not 0 as printed; else
-    0."""
+    """The median of {tensor: gain} where its interval leaves out 0 as printed; else 0."""
     mid, low, high = interval([*gains.values()])
-    return float(mid) if (low > 0.0 or high < 0.0) and not is_nothing(mid) else 0.0
+    return float(mid) if side(low, high) else 0.0
+
+
+def wins(gains):
+    """How many of the gains are above 0 as printed."""
+    return sum(side(x, x) > 0 for x in gains)
 
 
 def equal_told(d, unit):
@@ -67,13 +77,13 @@ def equal_told(d, unit):
     return f"are equal within 0.01 {unit} on {int(np.sum(np.abs(d) < 0.01))} of {n} {what}"
 
 
-def denies(grid, first, best, side):
-    """Whether what is said of `first` and `best` (side 1: best is above, -1 and 0: nothing is
+def denies(grid, first, best, said):
+    """Whether what is said of `first` and `best` (1: best is above, -1 and 0: nothing is
     surely above first, and with -1 best is surely below it) is not so in another panel."""
     gains, there = grid.gains(first, best), grid.said()
     above = there and there[0] == first and there[2] > 0.0
-    return bool(side <= 0.0 and above) or \
-        bool(side != 0.0 and gains and np.sign(sure(gains)) != side)
+    return bool(said <= 0.0 and above) or \
+        bool(said != 0.0 and gains and np.sign(sure(gains)) != said)
 
 
 def others(grids, k):
@@ -361,8 +371,8 @@ class Grid:
         if not found:
             return None
         ends = {b: interval([*gains.values()]) for b, gains in found.items()}
-        above = {b: mid for b, (mid, low, _) in ends.items() if low > 0.0}
-        below = {b: mid for b, (mid, _, high) in ends.items() if high < 0.0}
+        above = {b: mid for b, (mid, low, high) in ends.items() if side(low, high) > 0}
+        below = {b: mid for b, (mid, low, high) in ends.items() if side(low, high) < 0}
         best = min(below, key=below.get) if below and not above and len(below) < len(ends) else \
             max(above or ends, key=lambda b: ends[b][0])
         return first, best, found[best]
@@ -382,13 +392,13 @@ class Grid:
         found, out = self.best(), []
         if not found or self.place() is None:
             return ""
-        side = np.sign(sure(found[2]))
+        here = np.sign(sure(found[2]))
         for place in [place for place in self.places if place != self.place()]:
             gains = self.gains(*found[:2], place)
-            there = np.sign(sure(gains)) if gains else side
-            if there > side if side == 0.0 else there != side:
-                d = np.array([*gains.values()]) * (side or 1.0)
-                out.append(f"{place.removeprefix(BLOCKS)}: {np.sum(d > 0)} of {len(d)}")
+            there = np.sign(sure(gains)) if gains else here
+            if there > here if here == 0.0 else there != here:
+                d = np.array([*gains.values()]) * (here or 1.0)
+                out.append(f"{place.removeprefix(BLOCKS)}: {wins(d)} of {len(d)}")
         more = f" and {len(out) - 3} more" * (len(out) > 3)
         return f"; not so at {', '.join(out[:3])}{more}" if out else ""
 
@@ -405,7 +415,7 @@ class Grid:
         first, best, gains = found
         d = np.array([*gains.values()])
         mid, low, high = interval(d)
-        wins, n = int(np.sum(d > 0)), len(d)
+        won, n = wins(d), len(d)
         more = self.more_bits(first, best)
         cost = common.unlike(*(self.bits[self.key(name)] for name in (first, best)))
         bits = abs(self.bits[self.key(best)] - self.bits[self.key(first)])
@@ -418,22 +428,22 @@ class Grid:
         if same:
             return (f"{axis}{first} and {best} {same}{where}"
                     + f", with {cost[0]} bits and {cost[1]}" * (bits >= 0.005))
-        if high < 0.0:
+        if side(low, high) < 0:
             rivals = {} if pair else self.rivals()[1]
             others = [x for b, x in rivals.items() if b != best]
-            sure = all(interval([*x.values()])[2] < 0.0 for x in others)
+            all_below = all(side(*interval([*x.values()])[1:]) < 0 for x in others)
             which = "the others" if len(rivals) == len(self.middles()) - 1 else \
                 "those with no more bits"
-            rest = f", the best of {which}," if others and sure else ""
-            axis += "" if sure else f"{equal}nothing is surely above {first}; "
-            return (f"{axis}{first} beats {best}{rest} on {int(np.sum(d < 0))} of {n} {what} "
+            rest = f", the best of {which}," if others and all_below else ""
+            axis += "" if all_below else f"{equal}nothing is surely above {first}; "
+            return (f"{axis}{first} beats {best}{rest} on {wins(-d)} of {n} {what} "
                     f"{measured(unit, -mid, -high, -low, n)}{where}"
                     + f", with {cost[0]} bits to {cost[1]}" * (bits >= 0.005))
-        if low <= 0.0:
+        if side(low, high) == 0:
             return (f"{axis}{equal}nothing is surely above {first}{where}; {best} on "
-                    f"{wins} of {n} {what} {measured(unit, mid, low, high, n)}"
+                    f"{won} of {n} {what} {measured(unit, mid, low, high, n)}"
                     + f", with {cost[1]} bits to {cost[0]}" * (bits >= 0.005))
-        return (f"{axis}{best} beats {first} on {wins} of {n} {what} "
+        return (f"{axis}{best} beats {first} on {won} of {n} {what} "
                 f"{measured(unit, mid, low, high, n)}{where}"
                 + f", with {cost[1]} bits to {cost[0]}" * (bits >= 0.005))
 

@@ -7,16 +7,20 @@ tensor, by class, within a class in the order of the gain.
 import alike
 import campaign
 import numpy as np
-from cells import Cells, others
+from cells import DRAWN, Cells, others, wins
 
 NAME, MENU = "dumbbell", "Tensor by tensor"
 LEAST, NAMED = 6, 70  # tensors of a figure; of one whose rows have names
 
 
 def short(key):
-    """gpt_austen.h5:gpt_austen_b95/s000400 as gpt_austen_b95 400."""
-    run, _, step = key[0].split(":")[-1].partition("/s")
-    return f"{key[1]}  {run} {step.lstrip('0')}"
+    """gpt_austen.h5:gpt_austen_b95/s000400 as gpt_austen_b95 400; dist:student:5 as student:5 and
+    its seed."""
+    source, tensor, seed = key
+    if source.startswith(DRAWN):
+        return f"{tensor}  {source.partition(':')[2]}  seed {seed}".strip()
+    run, _, step = source.split(":")[-1].partition("/s")
+    return f"{tensor}  {run} {step.lstrip('0')}"
 
 
 def panel(grid, words, found):
@@ -74,7 +78,7 @@ def draw(c, out):
         d = np.array([*found[2].values()])
         most = max(most, len(d))
         notes.append(f"{head + ', ' if head else ''}{words}: {found[1]} against {found[0]}"
-                     f"{grid.where()}, {int(np.sum(d > 0))} of {len(d)} higher.")
+                     f"{grid.where()}, {wins(d)} of {len(d)} higher.")
         panels.append((panel(grid, words, found), head, notes[-1]))
     if panels:
         title += others(grids, 0) + campaign.lost_title(table.lost)
