@@ -115,7 +115,7 @@ static json_t *row_json(const struct qm_rows *rows, const struct qm_row *r, int 
         json_object_set_new(o, "largest", qm_json_number(r->classes.max_abs));
     }
     for (int m = 0; m < rows->n_metrics; m++)
-        json_object_set_new(o, rows->metric[m]->name, qm_json_number(r->value[m]));
+        json_object_set_new(o, rows->metric[m]->name, qm_json_shown(r->value[m]));
     if (full && r->decade)
         json_object_set_new(o, "decades", decades(r->decade));
     return o;

@@ -29,7 +29,7 @@ static json_t *row_json(const struct qm_recipe_errors *e, const struct qm_recipe
     if (qm_cli.json)
         json_object_set_new(o, "codes", json_string(r->is_coded ? "all" : "not quantized"));
     for (int k = 0; k < e->n_metrics; k++)
-        json_object_set_new(o, e->metric[k]->name, qm_json_number(r->value[k]));
+        json_object_set_new(o, e->metric[k]->name, qm_json_shown(r->value[k]));
     return o;
 }
 

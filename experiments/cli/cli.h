@@ -110,6 +110,8 @@ char *qm_json_without(json_t *object, const char *member);
 
 /* x as a JSON number; null for NaN and infinities, which JSON lacks. */
 json_t *qm_json_number(double x);
+/* The same for a cell of a table, where an infinity is "inf" or "-inf". */
+json_t *qm_json_shown(double x);
 
 /* Prints one value on stdout and releases it: with --json as qm_json_print, else as text.  Scalars
  * are aligned "key  value" lines, arrays of objects tables under their key (columns: the keys of

@@ -18,8 +18,9 @@ static const struct argp_option options[] = {
     {"output", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0},
     {"what", OPT_WHAT, "NAME", 0, "which figure; default: the first that --list names", 0},
     {"pair", OPT_PAIR, "A,B", 0,
-     "compare value B with value A, instead of the first value with the one of no more bits that "
-     "gains most (of those that surely gain; where none does and some surely lose, loses most); "
+     "compare value B with value A, instead of the first value with the one of no more bits (0.3 "
+     "an element count as none) that gains most (of those that surely gain; where none does and "
+     "some surely lose, loses most); "
      "two "
      "values of any axis: the values of other axes are then compared at each of theirs",
      0},

@@ -435,8 +435,9 @@ int qm_cmd_state(int argc, char **argv)
         "  qualm state show b.h5 --json\n"
         "  qualm state convert checkpoint.pt out.safetensors --recipe adamw4_ao\n"
         "\n"
-        "Exit codes: 0 done, 2 a mistake in a recipe or shape, 3 a file cannot be read or written, "
-        "4 no such variant.",
+        "Exit codes: 0 done, 2 a value or a shape that is none, 3 a file cannot be read or "
+        "written, "
+        "4 a recipe names a variant, key or word that there is not.",
         children,
         NULL,
         NULL};

@@ -578,8 +578,11 @@ class Cells:
     def medians(self):
         """What the caption says of exact values and of points that have no median for them."""
         values, points = self.exact
-        out = f"; {values} values are exact to float32's last place (as where each element has a " \
-            "scale of its own): they count in medians, and an end of a bar among them is not " \
-            "drawn" if values else ""
-        return out + (f"; {points} points of which at least half of the values are exact have no "
-                      "median and are marked exact, above the others" if points else "")
+        out = "" if not values else \
+            f"; {values} values are" if values > 1 else "; 1 value is"
+        out += " exact to float32's last place (as where each element has a scale of its own): " \
+            "counted in medians; an end of a bar there is not drawn" * bool(values)
+        if points:
+            out += f"; {points} points have" if points > 1 else "; 1 point has"
+            out += " no median, as at least half of its values are exact: marked exact, on top"
+        return out

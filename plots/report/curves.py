@@ -227,12 +227,15 @@ def scale(ax, exact):
 
 
 def few_decades(axis):
-    """Sets ticks at 1, 2 and 5 where powers of ten alone would be too few."""
+    """Sets ticks at 1, 2 and 5 where powers of ten alone would be too few, with digits enough to
+    tell them apart."""
     low, high = axis.get_view_interval()
     powers = np.floor(np.log10(high)) - np.ceil(np.log10(low)) + 1 if low > 0 else 2
     if high < 30 * low or powers < 2:
         axis.set_major_locator(matplotlib.ticker.LogLocator(10, subs=(1, 2, 5)))
-        axis.set_major_formatter(lambda y, _: f"{y:g}")
+        digits = 6 if high > 1.001 * low else \
+            min(15, 2 + int(np.ceil(np.log10(high / max(high - low, 1e-15 * high)))))
+        axis.set_major_formatter(lambda y, _: f"{y:.{digits}g}")
 
 
 def lost_told(rows, c):

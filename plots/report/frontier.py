@@ -9,6 +9,7 @@ from cells import BLOCKS, Cells, bars, has_median, interval, mark_exact
 NAME, MENU = "frontier", "Bits"
 
 
+WIDE, HANDLE = 80, 8  # characters of a legend's line, and what a marker takes of it
 SAME = 5  # decimals of bits that are told apart
 
 
@@ -69,11 +70,22 @@ def panel(grid, words, points, exact, best):
     ax.minorticks_off()
     ax.set_xlabel("bits per element, scales included", fontsize=8)
     ax.set_ylabel(words, fontsize=8)
-    keys = legend_keys(grid, {p[4] for p in points} | {p[1] for p in exact}, by_place)
-    floor, roof = ax.get_ylim()
-    ax.set_ylim(floor, roof + (roof - floor) * 0.06 * (1 + -(-len(keys) // 3)))
-    ax.legend(handles=keys, fontsize=6, ncol=3, loc="upper center")
+    legend(ax, legend_keys(grid, {p[4] for p in points} | {p[1] for p in exact}, by_place))
     return fig
+
+
+def legend(ax, keys):
+    """Draws the legend above the points, in as many columns as fit; long names are broken."""
+    for key in keys:
+        key.set_label("\n".join(common.broken(key.get_label(), WIDE)))
+    lines = [key.get_label().split("\n") for key in keys]
+    longest = max(len(line) for found in lines for line in found)
+    columns = max(1, min(3, (WIDE + HANDLE) // (longest + HANDLE)))
+    rows = [max(len(found) for found in lines[k::-(-len(keys) // columns)])
+            for k in range(-(-len(keys) // columns))]
+    floor, roof = ax.get_ylim()
+    ax.set_ylim(floor, roof + (roof - floor) * 0.06 * (1 + sum(rows)))
+    ax.legend(handles=keys, fontsize=6, ncol=columns, loc="upper center")
 
 
 def legend_keys(grid, labels, by_place):

@@ -1,6 +1,5 @@
 """sheet.py - Puts all panels of one figure on one sheet, with title, legend and caption."""
 import os
-import textwrap
 
 import campaign
 import common
@@ -35,7 +34,7 @@ class Second(Sizes):
         for (_, head, _), ax in zip(panels, self.axes):
             if head:
                 wide = int(self.width * HEAD_CHARACTERS)
-                lines = textwrap.wrap(head, wide, break_long_words=False) or [head]
+                lines = common.broken(head, wide) or [head]
                 ax.set_title("\n".join(lines), fontsize=common.fit(8, lines, wide), loc="left")
 
 
@@ -69,8 +68,8 @@ def draw(figure, c, stage=lambda k: None):
     heights = [max(h for _, h in plan["sizes"][k * columns:(k + 1) * columns])
                for k in range(lines)]
     width = max(5.2, wide * columns)
-    title = textwrap.wrap(plan["title"], int(width * TITLE_CHARACTERS))
-    caption = textwrap.wrap(plan["caption"].strip(), int(width * CAPTION_CHARACTERS))
+    title = common.broken(plan["title"], int(width * TITLE_CHARACTERS))
+    caption = common.broken(plan["caption"].strip(), int(width * CAPTION_CHARACTERS))
     longest = max((len(item["label"]) for item in plan["legend"]), default=1)
     each = max(1, min(3 if width > 6 else 2,
                       int(width / (LEGEND_HANDLE + longest / LEGEND_CHARACTERS))))
