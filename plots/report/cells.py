@@ -577,12 +577,13 @@ class Cells:
 
     def medians(self):
         """What the caption says of exact values and of points that have no median for them."""
-        values, points = self.exact
-        out = "" if not values else \
-            f"; {values} values are" if values > 1 else "; 1 value is"
-        out += " exact to float32's last place (as where each element has a scale of its own): " \
-            "counted in medians; an end of a bar there is not drawn" * bool(values)
+        (values, points), out = self.exact, ""
+        if values:
+            out = f"; {values} values are" if values > 1 else "; 1 value is"
+            out += " exact to float32's last place (as where each element has a scale of its " \
+                "own): such values count in medians, and an end of a bar among them is not drawn"
         if points:
             out += f"; {points} points have" if points > 1 else "; 1 point has"
-            out += " no median, as at least half of its values are exact: marked exact, on top"
+            out += " no median, for at least half of the values are exact: marked exact, above " \
+                "the others"
         return out

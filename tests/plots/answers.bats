@@ -124,3 +124,45 @@ END
     "$QUALM" plot "$DIR/row.h5" --pair block:64,row -o "$DIR/x.png" 2>&1 | grep -v Inf |
         grep "row beats block:64 on 8 of 8 tensors by [0-9.]* dB .* (median over values of exp_avg.map)"
 }
+
+@test "wins and answers are those of differences as printed; names of drawn tensors; long names fit" {
+    suite ties 'variant: adamw4_lpmm' 'exp_avg_sq.norm: ["block:128", rank1, row]' 'source: "states:*"'
+    [[ $(told ties dumbbell) == *"nothing is surely above block:128; "* ]]
+    suite long "variant: [\"$four,exp_avg.map=nf4,exp_avg_sq.map=lint:4u,exp_avg_sq.norm=block:128\", \"$four\", adamw8_ao]" \
+        'source: "states:*"'
+    PYTHONPATH=plots/figures:plots/report "$PYTHON" - "$DIR/long.h5" <<'END'
+import sys
+path = sys.argv[1]
+sys.argv[0] = "draw.py"
+import campaign, cells, common, curves, dumbbell, frontier, sheet
+import numpy as np
+# an interval that ends at 0.0000003 dB does not lie above 0, and a gain of as much is no win
+assert [cells.side(*x) for x in ((3e-7, 5), (-5, -3e-7), (0.01, 5), (-5, -0.01), (-1, 1),
+                                 (0.01, np.inf))] == [0, 0, 1, -1, 0, 1]
+assert cells.wins(np.array([1e-6, 0.004, 0.006, -2.0, np.inf])) == 2
+assert cells.sure({1: 3.0, 2: 3.0, 3: 3.0, 4: 3.0, 5: 3.0, 6: 1e-6}) == 0.0
+names = [dumbbell.short(key) for key in (("dist:chi2:3", "", "1"), ("dist:student:3", "", "1"),
+                                         ("dist:chi2:3", "", "2"), ("a.h5:run/s000400", "w", ""))]
+assert names == ["chi2:3  seed 1", "student:3  seed 1", "chi2:3  seed 2", "w  run 400"], names
+name = ",".join(f"exp_avg.word{k}=value{k}" for k in range(9))
+lines = common.broken(f"of {name} and more", 60)
+assert "".join(lines).replace(" ", "") == f"of{name}andmore" and max(map(len, lines)) <= 60, lines
+assert common.broken("a, b and c", 80) == ["a, b and c"]
+fig, ax = common.plt.subplots()
+for low, high in ((0.999997, 1.000002), (1 - 2e-10, 1 + 1e-10), (0.5, 0.500001), (0.3, 4.0)):
+    ax.set_ylim(low, high)
+    ax.set_yscale("log")
+    curves.few_decades(ax.yaxis)
+    fig.draw_without_rendering()
+    shown = [t.label1.get_text() for t in ax.yaxis.get_major_ticks()
+             if low <= t.get_loc() <= high]
+    assert len(set(shown)) == len(shown) > 1, shown
+fig, _ = sheet.draw(frontier, campaign.Campaign(path))
+common.freeze(fig)
+texts = [ax.get_legend().get_window_extent() for ax in fig.axes] + [
+    text.get_window_extent() for text in fig.texts + [fig._suptitle]]
+assert all(0 <= box.x0 and box.x1 <= fig.bbox.width for box in texts)
+for ax in fig.axes:
+    assert ax.get_legend().get_window_extent().x0 >= ax.bbox.x0
+END
+}
