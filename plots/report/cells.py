@@ -50,7 +50,7 @@ def is_nothing(x):
 def side(low, high):
     """1 where an interval lies above 0, -1 where below, as its ends are printed; else 0."""
     near = low if low > 0.0 else min(high, 0.0)
-    return 0 if is_nothing(near) else 1 if near > 0.0 else -1
+    return 0 if is_nothing(near) else int(near > 0.0) - int(near < 0.0)
 
 
 def sure(gains):
