@@ -406,6 +406,25 @@ static int graded_roots(const struct qm_domain *d, struct qm_domain_source *s, i
     return 1;
 }
 
+/* Factors of Muon with a shorter side beyond 16, in tiles of which the last is not whole, and with
+ * rows beyond 256: products are computed in blocks there. */
+static int blocked_factor(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                          struct qm_case *c)
+{
+    static const int64_t edges[] = {17, 33, 63, 65, 66, 95, 127, 129};
+    if (!(d->reads >> QM_HYPER_adjust & 1) || i % 20 != 13)
+        return 0;
+    struct qm_case to = {
+        .shape = {2, {0}}, .kind = QM_CLASS_normal, .t = 1 + qm_domain_below(s, 30), .forced = 1};
+    int is_tall = qm_domain_one_in(s, 2);
+    to.shape.dim[is_tall] = edges[i / 20 % 8];
+    to.shape.dim[!is_tall] = to.shape.dim[is_tall] + qm_domain_below(s, 270);
+    if (!qm_domain_takes(d, &to))
+        return 0;
+    *c = to;
+    return 1;
+}
+
 int qm_aimed_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                   struct qm_case *c)
 {
@@ -413,5 +432,5 @@ int qm_aimed_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t
            projection_tail(d, s, i, c) || long_blocks(d, s, i, c) || many_ranks(d, s, i, c) ||
            long_memory(d, s, i, c) || large_share(d, s, i, c) || due_preconditioners(d, s, i, c) ||
            graded_roots(d, s, i, c) || second_block(d, s, i, c) || beyond_sides(d, s, i, c) ||
-           swamped_sums(d, s, i, c);
+           swamped_sums(d, s, i, c) || blocked_factor(d, s, i, c);
 }

@@ -23,19 +23,32 @@
  *
  *        d^2 = sum over t of |F_t|_F^2 mean of the squares of those factors
  *
- *    K = 4, because the roundings of regular matrices are alike and add up: of 720 matrices with
- *    sides from 1 to 130 (normal, low rank, constant, integers, 12 decades, sparse, unit), the
- *    largest |O - f(X)|_F / d was 0.8 for muon_lin and 2.7 for muon_bnb.  For normal
- *    matrices K d is about 15 % of |O|_F.  The verdict on the whole factor is put as a bound on
- *    each entry of the parameter: its distance times K d / |O - f(X)|_F. */
+ *    K = 4 + 4 / k, k the shorter side, because the roundings of regular matrices are alike and add
+ *    up, and those of few numbers are not independent: of 720 matrices with sides from 1 to 130
+ *    (normal, low rank, constant, integers, 12 decades, sparse, unit), the largest |O - f(X)|_F / d
+ *    was 0.8 for muon_lin and 2.7 for muon_bnb, of the cases of twelve checks 5.1 for k = 1 and 3.9
+ *    above.  For normal matrices K d is about 15 % of |O|_F.
+ *
+ *    Rows and columns are judged, too, where they are alike in X, their squares at most EVEN times
+ *    their mean: d^2 is a sum over singular vectors u_i, the share of row r in that of u_i is
+ *    u_ri^2, and so for columns.  They may be off by (4 + 48 / k) K times the root of that: for
+ *    normal matrices the quotient without the factor is 0.1 to 0.2, for a row that is missing 5.6
+ *    or more.  Of rows of unlike sizes the larger ones are rounded by more than their share, so
+ *    only the whole factor is judged there.  The verdict is put as a bound on each entry of the
+ *    parameter: what it is off beyond its own rounding, times the least quotient of what the
+ *    matrix, its row and its column may be off and are.  Whether the iterations round to bfloat16
+ *    is told only where balls tell it, in small matrices. */
 #include "oracle/rule/muon.h"
 
 #include <gsl/gsl_eigen.h>
 #include <gsl/gsl_errno.h>
 #include <stdlib.h>
+#include <string.h>
 
-#define V 0x1p-9 /* root mean square of a rounding to bfloat16, relative */
-#define K 4.0
+#define V       0x1p-9 /* root mean square of a rounding to bfloat16, relative */
+#define K(k)    (4.0 + 4.0 / (double)(k))
+#define LINE(k) (4.0 + 48.0 / (double)(k)) /* times K: of rows and columns */
+#define EVEN    4.0
 
 /* What one matrix needs; k <= n are its sides. */
 struct factor {
@@ -46,6 +59,10 @@ struct factor {
     int norm_is_open;                      /* 1: the norm may be rounded either way */
     struct qm_ball *x, *bx, *a, *aa, *sum; /* [k n] twice, [k k] three times */
     double *exact, *room;                  /* f(X) [k n]; 2 k k + k n numbers */
+    /* d^2 by left and by right singular vector, what columns beyond the square part have each, the
+     * squared shifts of the singular values by an open norm; left vectors [k][k], in columns. */
+    double *left, *right, beyond, *shift, *vectors;
+    double *row, *col, *row_off, *col_off; /* what rows and columns may be off by, and are */
 };
 
 /* ---- 1. balls -------------------------------------------------------------------------------- */
@@ -170,7 +187,7 @@ static double added(const struct factor *f, const double *c, const double *s, co
     return V * V * sum;
 }
 
-/* The singular values of X, from the eigenvalues of X X'.  room: k k. */
+/* The singular values of X and its left singular vectors, by those of X X'.  room: k k. */
 static qm_status singular_values(const struct factor *f, const double *x, double *s, double *room)
 {
     int64_t k = f->k, n = f->n;
@@ -182,45 +199,68 @@ static qm_status singular_values(const struct factor *f, const double *x, double
             room[i * k + j] = sum;
         }
     gsl_error_handler_t *before = gsl_set_error_handler_off();
-    gsl_eigen_symm_workspace *w = gsl_eigen_symm_alloc((size_t)k);
+    gsl_eigen_symmv_workspace *w = gsl_eigen_symmv_alloc((size_t)k);
     gsl_matrix_view a = gsl_matrix_view_array(room, (size_t)k, (size_t)k);
+    gsl_matrix_view u = gsl_matrix_view_array(f->vectors, (size_t)k, (size_t)k);
     gsl_vector_view values = gsl_vector_view_array(s, (size_t)k);
-    int failed = !w || gsl_eigen_symm(&a.matrix, &values.vector, w) != GSL_SUCCESS;
+    int failed = !w || gsl_eigen_symmv(&a.matrix, &values.vector, &u.matrix, w) != GSL_SUCCESS;
     if (w)
-        gsl_eigen_symm_free(w);
+        gsl_eigen_symmv_free(w);
     gsl_set_error_handler(before);
     for (int64_t i = 0; i < k; i++)
         s[i] = sqrt(fmax(s[i], 0.0));
     return failed ? qm_fail(QM_INTERNAL, "eigenvalues of %lld", (long long)k) : QM_OK;
 }
 
+/* Adds errors of variance v of all entries, whose parts the iterations behind multiply by one, two
+ * and last, to the parts of d^2. */
+static void carry(struct factor *f, const double *one, const double *two, const double *last,
+                  double v)
+{
+    int64_t k = f->k;
+    for (int64_t i = 0; i < k; i++) {
+        double square = 0.0;
+        for (int64_t j = i * k; j < (i + 1) * k; j++)
+            square += 0.5 * (one[j] * one[j] + two[j] * two[j]);
+        f->left[i] += v * (square + (double)(f->n - k) * last[i] * last[i]);
+        f->right[i] += v * square;
+        f->beyond += v * last[i] * last[i];
+    }
+}
+
+static double sum_of(const double *x, int64_t n)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i];
+    return sum;
+}
+
 /* K d of the factor whose start has the singular values s[0 .. k - 1]; s holds six times k numbers,
  * one_two 2 k k.  flips: |changes of the start by its own open roundings|_F^2. */
-static double allowed(const struct factor *f, double *s, double *one_two, double flips)
+static double allowed(struct factor *f, double *s, double *one_two, double flips)
 {
-    int64_t k = f->k, beyond = f->n - k;
-    double *one = one_two, *two = one + k * k, d = 0.0, shift = 0.0, mean = 0.0;
+    int64_t k = f->k;
+    double *one = one_two, *two = one + k * k, *last = f->room, entries = (double)(k * f->n);
+    f->beyond = 0.0;
     for (int t = 0; t < QM_MUON_ITERATIONS; t++)
         for (int64_t i = 0; i < k; i++)
             s[(t + 1) * k + i] = polynomial(f->kind->triple[t], s[t * k + i]);
+    const double *end = s + QM_MUON_ITERATIONS * k;
     for (int64_t i = 0; i < k; i++) {
         double z = s[i] * (1.0 + 0x1p-7);
         for (int t = 0; t < QM_MUON_ITERATIONS; t++)
             z = polynomial(f->kind->triple[t], z);
-        shift += (z - s[QM_MUON_ITERATIONS * k + i]) * (z - s[QM_MUON_ITERATIONS * k + i]);
+        f->shift[i] = f->norm_is_open ? (z - end[i]) * (z - end[i]) : 0.0;
+        /* the scaled update is rounded, too */
+        f->left[i] = f->right[i] = f->kind->rounds_all ? V * V * end[i] * end[i] : 0.0;
+        last[i] = 1.0;
     }
     for (int64_t i = 0; i < k * k; i++)
         one[i] = two[i] = 1.0;
-    double *last = f->room; /* the factors of columns beyond the square part */
-    for (int64_t i = 0; i < k; i++)
-        last[i] = 1.0;
-    for (int t = QM_MUON_ITERATIONS; t >= 0; t--) {
-        mean = (squares(one, k * k, 1.0) + squares(two, k * k, 1.0)) / 2.0;
-        mean = (mean + (double)beyond * squares(last, k, 1.0)) / (double)(k * f->n);
-        if (t == 0)
-            break;
+    for (int t = QM_MUON_ITERATIONS; t > 0; t--) {
         const double *c = f->kind->triple[t - 1], *at = s + (t - 1) * k;
-        d += added(f, c, at, at + k) * mean;
+        carry(f, one, two, last, added(f, c, at, at + k) / entries);
         for (int64_t i = 0; i < k * k; i++) {
             one[i] *= quotient(c, at[i / k], at[i % k]);
             two[i] *= quotient(c, at[i / k], -at[i % k]);
@@ -230,24 +270,88 @@ static double allowed(const struct factor *f, double *s, double *one_two, double
     }
     if (f->norm_is_open) /* the start is longer or shorter by one step, and rounded anew */
         flips += V * V * squares(s, k, 1.0);
-    d += flips * mean;
-    if (f->kind->rounds_all) /* the scaled update */
-        d += V * V * squares(s + QM_MUON_ITERATIONS * k, k, 1.0);
-    return K * sqrt(d) + (f->norm_is_open ? sqrt(shift) : 0.0);
+    carry(f, one, two, last, flips / entries);
+    return K(k) * sqrt(sum_of(f->left, k)) + sqrt(sum_of(f->shift, k));
+}
+
+/* Whether all lines of X have squares of at most EVEN times their mean; step: from one element of a
+ * line to the next, next: from a line to the next. */
+static int are_even(const double *x, int64_t lines, int64_t next, int64_t n, int64_t step)
+{
+    double sum = 0.0, most = 0.0;
+    for (int64_t i = 0; i < lines; i++) {
+        double of_line = 0.0;
+        for (int64_t j = 0; j < n; j++)
+            of_line += x[i * next + j * step] * x[i * next + j * step];
+        sum += of_line;
+        most = fmax(most, of_line);
+    }
+    return most * (double)lines <= EVEN * sum;
+}
+
+/* What each row and column of the factor may be off by.  x: its start, with singular values s.
+ * Right singular vectors of values near 0 are not known: each column may have all of theirs. */
+static void allowed_lines(struct factor *f, const double *x, const double *s)
+{
+    int64_t k = f->k, n = f->n;
+    int is_even = are_even(x, k, n, n, 1) && are_even(x, n, 1, k, n);
+    double most = 0.0;
+    for (int64_t i = 0; i < k; i++) {
+        double d = is_even ? 0.0 : HUGE_VAL, shift = 0.0;
+        most = fmax(most, s[i]);
+        for (int64_t j = 0; j < k; j++) {
+            double u = f->vectors[i * k + j];
+            d += u * u * f->left[j];
+            shift += u * u * f->shift[j];
+        }
+        f->row[i] = LINE(k) * K(k) * sqrt(d) + sqrt(shift);
+    }
+    for (int64_t c = 0; c < n; c++) {
+        double d = is_even ? 0.0 : HUGE_VAL, shift = 0.0, rest = 1.0;
+        for (int64_t j = 0; j < k; j++) {
+            double v = 0.0;
+            for (int64_t i = 0; i < k; i++)
+                v += x[i * n + c] * f->vectors[i * k + j];
+            v = s[j] > 0x1p-20 * most ? v / s[j] : 1.0;
+            d += v * v * f->right[j];
+            shift += v * v * f->shift[j];
+            rest -= v * v;
+        }
+        f->col[c] = LINE(k) * K(k) * sqrt(d + fmax(rest, 0.0) * f->beyond) + sqrt(shift);
+    }
+}
+
+/* Memory for spreads, one array for all; NULL: there is none. */
+static double *spreads(struct factor *f)
+{
+    double *at = malloc((size_t)(5 * f->k + f->k * f->k + 2 * f->n) * sizeof *at);
+    f->left = at;
+    f->right = at + f->k;
+    f->shift = f->right + f->k;
+    f->row = f->shift + f->k;
+    f->row_off = f->row + f->k;
+    f->vectors = f->row_off + f->k;
+    f->col = f->vectors + f->k * f->k;
+    f->col_off = f->col + f->n;
+    return at;
 }
 
 qm_status qm_muon_spread(const struct qm_muon_kind *kind, int64_t k, int64_t n, const double *x,
                          double *d)
 {
     struct factor f = {.kind = kind, .k = k, .n = n};
-    double *s = malloc((size_t)(6 * k + 4 * k * k + k * n) * sizeof *s);
-    if (!s)
-        return qm_fail(QM_NO_MEMORY, "singular values of %lld x %lld", (long long)k, (long long)n);
-    f.room = s + 6 * k + 2 * k * k;
-    qm_status st = singular_values(&f, x, s, f.room);
+    double *s = malloc((size_t)(6 * k + 4 * k * k + k * n) * sizeof *s), *lines = spreads(&f);
+    qm_status st = s && lines ? QM_OK
+                              : qm_fail(QM_NO_MEMORY, "singular values of %lld x %lld",
+                                        (long long)k, (long long)n);
+    if (st == QM_OK) {
+        f.room = s + 6 * k + 2 * k * k;
+        st = singular_values(&f, x, s, f.room);
+    }
     if (st == QM_OK)
-        *d = allowed(&f, s, s + 6 * k, 0.0) / K;
+        *d = allowed(&f, s, s + 6 * k, 0.0) / K(k);
     free(s);
+    free(lines);
     return st;
 }
 
@@ -280,6 +384,8 @@ static int start(struct factor *f, int64_t at)
     else
         norm = qm_ball_at_least(norm, narrow(eps));
     f->norm_is_open = norm.e > 0.0;
+    if (norm.e > 0x1p-6 * norm.x) /* by more than a step: squares that are small lose bits */
+        return 0;
     for (int64_t i = 0; i < size; i++) {
         int64_t to = s->rows > s->cols ? i % s->cols * s->rows + i / s->cols : i;
         f->x[to] = narrow(qm_ball_div(&b->reorder, f->bx[i], norm));
@@ -308,28 +414,46 @@ static struct qm_ball updated(const struct factor *f, int64_t i, struct qm_ball 
                             f->kind->rounds_all ? narrow(u) : u);
 }
 
-/* Puts the verdict on the whole factor as bounds on the entries of the matrix at `at`. */
+/* By how much entry i of the parameter is off its rounding bound; 0: it is within, or not known. */
+static double excess(const struct qm_bound_step *b, int64_t i)
+{
+    double off = b->p_seen ? fabs((double)b->p_seen[i] - b->p_want[i]) - b->e_p[i] : 0.0;
+    return off < 0.0 ? 0.0 : off;
+}
+
+/* The entry of the factor, as wide as it is long or wider, that entry i of the matrix has. */
+static int64_t entry_of(const struct factor *f, int64_t i)
+{
+    const struct qm_muon_shape *s = &f->s;
+    return s->rows > s->cols ? i % s->cols * s->rows + i / s->cols : i;
+}
+
+/* Puts the verdict on the whole factor, its rows and its columns as bounds on the entries of the
+ * matrix at `at`. */
 static void judge_whole(const struct factor *f, int64_t at, double most)
 {
     const struct qm_bound_step *b = f->b;
-    const struct qm_muon_shape *s = &f->s;
-    int64_t size = s->rows * s->cols;
-    double by = fabs(b->h->lr * s->ratio), apart = 0.0, slack = 0.0;
+    int64_t size = f->k * f->n, n = f->n;
+    double by = fabs(b->h->lr * f->s.ratio), whole = 0.0;
+    memset(f->row_off, 0, sizeof *f->row_off * (size_t)f->k);
+    memset(f->col_off, 0, sizeof *f->col_off * (size_t)n);
     for (int64_t i = 0; i < size; i++) {
-        int64_t from = s->rows > s->cols ? i % s->cols * s->rows + i / s->cols : i;
+        int64_t from = entry_of(f, i);
         struct qm_ball p = updated(f, at + i, qm_ball_exact(f->exact[from]));
-        double got = b->p_seen ? (double)b->p_seen[at + i] : p.x;
         b->p_want[at + i] = p.x;
-        b->e_p[at + i] = fabs(got - p.x);
-        apart += (got - p.x) * (got - p.x);
-        slack += p.e < HUGE_VAL ? (p.e * p.e) : HUGE_VAL;
+        b->e_p[at + i] = p.e;
+        double off = excess(b, at + i);
+        f->row_off[from / n] += off * off;
+        f->col_off[from % n] += off * off;
+        whole += off * off;
     }
-    most = most * by + sqrt(slack);
-    for (int64_t i = 0; i < size; i++)
-        b->e_p[at + i] = !(slack < HUGE_VAL) ? HUGE_VAL
-                         : !b->p_seen        ? most
-                         : apart > 0.0       ? b->e_p[at + i] * most / sqrt(apart)
-                                             : 0.0;
+    for (int64_t i = 0; i < size; i++) {
+        int64_t from = entry_of(f, i);
+        double off = excess(b, at + i), share = most * by / sqrt(whole);
+        share = fmin(share, f->row[from / n] * by / sqrt(f->row_off[from / n]));
+        share = fmin(share, f->col[from % n] * by / sqrt(f->col_off[from % n]));
+        b->e_p[at + i] += !b->p_seen ? most * by : off > 0.0 ? off * share : 0.0;
+    }
 }
 
 /* For a matrix of which nothing is known but whether it has a NaN or an infinity; then all of its
@@ -362,6 +486,7 @@ static qm_status matrix(struct factor *f, int64_t at)
     }
     QM_TRY(singular_values(f, f->exact, s, f->room));
     double most = allowed(f, s, one_two, f->norm_is_open ? 0.0 : flips);
+    allowed_lines(f, f->exact, s);
     int is_known = iterate_balls(f);
     for (int64_t i = 0; i < size && is_known; i++)
         wide += f->x[i].e * f->x[i].e;
@@ -390,7 +515,8 @@ qm_status qm_muon_bound(const struct qm_bound_step *b, const struct qm_muon_kind
         return QM_OK;
     f.x = qm_balls(2 * size + 3 * square);
     f.exact = malloc((size_t)(2 * size + 4 * square + 6 * f.k) * sizeof *f.exact);
-    qm_status st = f.x && f.exact ? QM_OK : QM_NO_MEMORY;
+    double *lines = spreads(&f);
+    qm_status st = f.x && f.exact && lines ? QM_OK : QM_NO_MEMORY;
     if (st == QM_OK) {
         f.bx = f.x + size;
         f.a = f.bx + size;
@@ -402,5 +528,6 @@ qm_status qm_muon_bound(const struct qm_bound_step *b, const struct qm_muon_kind
         st = matrix(&f, at);
     free(f.x);
     free(f.exact);
+    free(lines);
     return st;
 }
