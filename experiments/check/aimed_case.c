@@ -425,6 +425,38 @@ static int blocked_factor(const struct qm_domain *d, struct qm_domain_source *s,
     return 1;
 }
 
+/* An update that is not finite, where a limiter drops it: what becomes of a float32 moment that
+ * averages updates, as that of a small tensor is, factored or not. */
+static int dropped_update(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                          struct qm_case *c)
+{
+    if (!(d->reads >> QM_HYPER_limiter & 1) || i % 40 != 17)
+        return 0;
+    struct qm_case to = {.shape = {1, {2 + qm_domain_below(s, 4000)}},
+                         .kind = QM_CLASS_inf,
+                         .t = 1 + qm_domain_below(s, 30)};
+    if (qm_domain_one_in(s, 2))
+        to.shape = (struct qm_shape){2, {2 + qm_domain_below(s, 60), 2 + qm_domain_below(s, 60)}};
+    const struct {
+        int hyper;
+        double value;
+    } put[] = {{QM_HYPER_limiter, 1.0},
+               {QM_HYPER_factored, (double)(i / 40 % 2)},
+               {QM_HYPER_beta1, 0.5 + 0.0625 * (double)qm_domain_below(s, 8)},
+               {QM_HYPER_beta2, 0.5 + 0.0625 * (double)qm_domain_below(s, 8)},
+               {QM_HYPER_beta3, 0.0},
+               {QM_HYPER_relative_step, 0.0}};
+    for (size_t k = 0; k < sizeof put / sizeof *put; k++)
+        if (d->reads >> put[k].hyper & 1) {
+            to.given |= (uint64_t)1 << put[k].hyper;
+            to.hyper[put[k].hyper] = put[k].value;
+        }
+    if (!qm_domain_takes(d, &to))
+        return 0;
+    *c = to;
+    return 1;
+}
+
 int qm_aimed_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                   struct qm_case *c)
 {
@@ -432,5 +464,5 @@ int qm_aimed_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t
            projection_tail(d, s, i, c) || long_blocks(d, s, i, c) || many_ranks(d, s, i, c) ||
            long_memory(d, s, i, c) || large_share(d, s, i, c) || due_preconditioners(d, s, i, c) ||
            graded_roots(d, s, i, c) || second_block(d, s, i, c) || beyond_sides(d, s, i, c) ||
-           swamped_sums(d, s, i, c) || blocked_factor(d, s, i, c);
+           swamped_sums(d, s, i, c) || blocked_factor(d, s, i, c) || dropped_update(d, s, i, c);
 }
