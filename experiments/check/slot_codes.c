@@ -88,7 +88,9 @@ enum qm_verdict qm_slot_verdict(const struct qm_decider *d, int slot, double low
     }
     at = qm_decider_at(d, 0.5 * (low + high));
     if (t && t->is_planted && qm_round_draws(d->q.round)) {
-        low -= 0x1p-22 * fabs(low); /* the float32 sum of a place and of a draw near 0 or 1 */
+        /* The float32 sum of a place in the cell and of a draw is rounded by 2^-24 of a sum up to
+         * 2: by 2^-23 of the cell, which is at most 2 |y| wide at its outer end. */
+        low -= 0x1p-22 * fabs(low);
         high += 0x1p-22 * fabs(high);
     }
     int n = signs(d, low, high, what);
