@@ -442,7 +442,8 @@ static float format_tie(const struct qm_aim *a, uint32_t word)
  * beside one, or a number at the end of a float format's range or near the floor of a scale, or
  * 3/4, 3/2 or 2 times that.  The others are 0, or halves, smaller powers and 9-bit integers below
  * it, so that averages with beta 0, their squares, their quotients by the largest and the ties of
- * 16-bit formats are exact. */
+ * 16-bit formats are exact.  In an eighth of the stretches fifteen of sixteen are the largest,
+ * too, so that quantiles are the largest, and the base of a logarithmic map is 1. */
 static float edge(const struct qm_aim *a, int64_t t, int64_t i, uint32_t word)
 {
     static const float ends[] = {
@@ -451,7 +452,8 @@ static float edge(const struct qm_aim *a, int64_t t, int64_t i, uint32_t word)
         0x1.fep-127f, 0x1.fep127f,    1e-38f,       1e-38f,         1e-12f,   1e-12f};
     enum { ENDS = sizeof ends / sizeof *ends };
     static const float times[] = {1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 0.75f, 1.5f, 1.984375f};
-    int is_wide = (int)(draw(a, STREAM_PLANT, t, -1 - i / 2048) & 1u);
+    uint32_t stretch = draw(a, STREAM_PLANT, t, -1 - i / 2048);
+    int is_flat = (stretch >> 1 & 7) == 0, is_wide = is_flat || (stretch & 1u);
     uint32_t of = draw(a, STREAM_PLANT, t, is_wide ? i / 2048 * 64 : i / 32);
     int k = (int)(of >> 8 & 31) - 16;
     float top = of % 4 == 0   ? fminf(ends[(of >> 16) % ENDS] * times[of >> 13 & 7], 0x1.fep127f)
@@ -459,7 +461,7 @@ static float edge(const struct qm_aim *a, int64_t t, int64_t i, uint32_t word)
                 : of % 4 == 2 ? format_tie(a, of >> 2)
                               : ldexpf(1.0f, k);
     float sign = word & 1u ? -1.0f : 1.0f;
-    if (i % 32 == 0)
+    if (i % 32 == 0 || (is_flat && (word >> 4 & 15) > 0))
         return sign * top;
     switch (word >> 1 & 7) {
     case 0: return sign * 0.0f;

@@ -164,8 +164,8 @@ static struct codes codes_of(const struct qm_slot_view *v, const struct place *p
     double slack = 4.0 * QM_U * (fmin(fabs(p->high), top + 1.0) + 1.0), middle;
     if (p->is_zero) { /* bernoulli between 1 and alpha = 0, or of two powers of 1 */
         c.to = v->d->q.round == QM_ROUND_bernoulli ? 1 : 0;
-        if (p->is_one && qm_slot_quotient_is_near(v)) /* x times 1 / scale may be above 1 */
-            c.to = top;
+        if (p->is_one && p->y.high >= 1.0 && qm_slot_quotient_is_near(v))
+            c.to = top; /* x times 1 / scale may be above 1 */
         return c;
     }
     switch (v->d->q.round) {
