@@ -34,19 +34,42 @@ static error_t common_option(int key, char *arg, struct argp_state *state)
 const struct argp qm_cli_argp = {common_options, common_option, NULL, NULL, NULL, NULL, NULL};
 
 static const struct argp *guarded;
+static char **written; /* the files that options name to be written; borrowed */
+static int n_written;
+
+static const struct argp_option *option_of(int key)
+{
+    const struct argp_option *o = guarded->options;
+    while (o && (o->name || o->key || o->doc) && o->key != key)
+        o++;
+    return o && o->name ? o : NULL;
+}
+
+/* Notes the file that an argument may name, to be read or to be written. */
+static void note_file(const struct argp_option *o, int key, char *arg, struct argp_state *state)
+{
+    static const char *const names[] = {"out", "junit", "markdown", "latex", "archive"};
+    int is_out = 0;
+    for (size_t i = 0; o && i < sizeof names / sizeof *names; i++)
+        is_out |= strcmp(o->name, names[i]) == 0;
+    if (is_out && arg)
+        qm_cli_append(&written, &n_written, arg);
+    else if (arg && (o || key == ARGP_KEY_ARG))
+        qm_cli_reads(arg);
+    for (int i = state->next; key == ARGP_KEY_ARGS && i < state->argc; i++)
+        qm_cli_reads(state->argv[i]);
+}
 
 /* A command's parser, behind a check: a file or folder whose name is empty would be read or written
  * somewhere else. */
 static error_t guard(int key, char *arg, struct argp_state *state)
 {
     static const char *const kinds[] = {"FILE", "FOLDER", "DIR"};
-    for (const struct argp_option *o = guarded->options; arg && !*arg && o; o++) {
-        if (!o->name && !o->key && !o->doc)
-            break;
-        for (size_t i = 0; o->key == key && o->arg && i < sizeof kinds / sizeof *kinds; i++)
-            if (strcmp(o->arg, kinds[i]) == 0)
-                argp_error(state, "--%s is empty, expected a %s", o->name, i ? "folder" : "file");
-    }
+    const struct argp_option *o = option_of(key);
+    for (size_t i = 0; arg && !*arg && o && o->arg && i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(o->arg, kinds[i]) == 0)
+            argp_error(state, "--%s is empty, expected a %s", o->name, i ? "folder" : "file");
+    note_file(o, key, arg, state);
     return guarded->parser ? guarded->parser(key, arg, state) : ARGP_ERR_UNKNOWN;
 }
 
@@ -131,7 +154,13 @@ int qm_cli_parse(const struct argp *argp, int argc, char **argv, void *input)
     stderr = was;
     if (plain)
         fclose(plain);
-    return failed ? qm_exit_code(QM_BAD_ARG) : 0;
+    qm_status st = QM_OK;
+    for (int i = 0; i < n_written && st == QM_OK; i++)
+        st = qm_cli_writes(written[i]);
+    free(written);
+    written = NULL;
+    n_written = 0;
+    return failed ? qm_exit_code(QM_BAD_ARG) : st != QM_OK ? qm_cli_failed(argv[0], st) : 0;
 }
 
 int qm_cli_control_bytes(const char *text)

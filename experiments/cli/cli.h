@@ -28,8 +28,18 @@ int qm_cli_failed(const char *command, qm_status st);
 
 /* argp_parse with our exit codes: usage errors exit with 2, --help and --usage with 0.  Returns 0,
  * or the exit code of a failure.  argv[0] is the subcommand's name; messages say "qualm NAME".  An
- * option whose argument is a FILE, FOLDER or DIR is refused with an empty one. */
+ * option whose argument is a FILE, FOLDER or DIR is refused with an empty one, and one that names a
+ * file to write with a file that the command reads (qm_cli_writes). */
 int qm_cli_parse(const struct argp *argp, int argc, char **argv, void *input);
+
+/* Keeps the name of what a command reads; qm_cli_parse does so with every word of the command line
+ * but those of options that name a file to write: --out, --junit, --markdown, --latex, --archive.
+ * Without memory the name is not kept. */
+void qm_cli_reads(const char *path);
+/* QM_BAD_ARG: a regular file that is there already, and is one of those that are read, under
+ * whatever name.  qm_cli_parse asks for the options above; a command, where it finds a name
+ * itself. */
+qm_status qm_cli_writes(const char *path);
 
 /* Adds a word to a list of *n words; the caller frees *list, the word is
  * borrowed.  QM_NO_MEMORY. */

@@ -77,19 +77,18 @@ static json_t *row(const struct qm_item *item)
     return o;
 }
 
-/* Prints the matching items and returns their number.  kind QM_KIND_COUNT: all kinds,
- * in sections. */
-static int print(enum qm_kind kind, const char *filter, int names)
+/* Prints the matching items of the kinds first .. last, several in sections, and returns their
+ * number. */
+static int print(enum qm_kind first, enum qm_kind last, const char *filter, int names)
 {
     int n, hits = 0;
     const struct qm_item *item = qm_catalog(&n);
     json_t *all = json_array();
-    for (int k = 0; k < QM_KIND_COUNT; k++) {
+    for (int k = (int)first; k <= (int)last; k++) {
         json_t *section = qm_cli.json ? json_incref(all) : json_array();
         int before = hits;
         for (int i = 0; i < n; i++) {
-            if ((int)item[i].kind != k || (kind != QM_KIND_COUNT && (int)kind != k) ||
-                !matches(&item[i], filter))
+            if ((int)item[i].kind != k || !matches(&item[i], filter))
                 continue;
             hits++;
             if (names && !qm_cli.json)
@@ -98,7 +97,7 @@ static int print(enum qm_kind kind, const char *filter, int names)
                 json_array_append_new(section, row(&item[i]));
         }
         if (json_array_size(section) && !qm_cli.json) {
-            if (kind == QM_KIND_COUNT)
+            if (first != last)
                 qm_print("%s%s (%d)\n", before ? "\n" : "", qm_kind_plural((enum qm_kind)k),
                          hits - before);
             qm_report(section);
@@ -186,14 +185,8 @@ int qm_cmd_list(int argc, char **argv)
     }
     if (filter && qm_name_check_filter(filter) != QM_OK)
         return qm_cli_failed("list", QM_BAD_ARG);
-    if (is_axes) {
-        int hits = 0;
-        for (int k = QM_KIND_map; k <= QM_KIND_pack; k++) {
-            if (!o.names && !qm_cli.json)
-                qm_print("%s%s\n", hits ? "\n" : "", qm_kind_plural((enum qm_kind)k));
-            hits += print((enum qm_kind)k, filter, o.names);
-        }
-        return hits ? 0 : unmatched(kind, filter);
-    }
-    return print(kind, filter, o.names) ? 0 : unmatched(kind, filter);
+    int is_one = kind != QM_KIND_COUNT;
+    enum qm_kind first = is_axes ? QM_KIND_map : is_one ? kind : 0;
+    enum qm_kind last = is_axes ? QM_KIND_pack : is_one ? kind : QM_KIND_COUNT - 1;
+    return print(first, last, filter, o.names) ? 0 : unmatched(kind, filter);
 }

@@ -285,7 +285,7 @@ static qm_status find_out(const struct options *o, const char *stem, char *path,
         snprintf(path, size, "%s%s%s.h5", out, n > 0 && out[n - 1] == '/' ? "" : "/", stem);
     else
         snprintf(path, size, "%s", out);
-    return QM_OK;
+    return qm_cli_writes(path);
 }
 
 /* ---- one suite ------------------------------------------------------------------------------- */
@@ -534,6 +534,7 @@ static qm_status run_all(struct options *o, glob_t *found, json_t *into)
     if (o->against) { /* before a long run */
         QM_TRY(qm_archive_find(o->against, path, sizeof path));
         QM_TRY(qm_archive_check(path));
+        qm_cli_reads(path);
     }
     QM_TRY(read_configs(o));
     if (o->n_suites == 0)

@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/base/interrupt.h"
@@ -61,21 +60,6 @@ static qm_status write_file(const char *path, const struct qm_page *p,
     if (st != QM_OK)
         qm_atomic_file_abort(&part);
     return st;
-}
-
-/* Checks that no output is the file that is read. */
-static qm_status check_outs(const struct qm_report *o, const char *page)
-{
-    const char *const outs[] = {page, o->markdown, o->latex, o->archive};
-    struct stat in, out;
-    if (stat(o->path, &in) != 0)
-        return QM_OK; /* opening it reports the error */
-    for (size_t i = 0; i < sizeof outs / sizeof *outs; i++)
-        if (outs[i] && stat(outs[i], &out) == 0 && out.st_dev == in.st_dev &&
-            out.st_ino == in.st_ino)
-            return qm_fail(QM_BAD_ARG, "%s: is the result file itself, expected another name",
-                           outs[i]);
-    return QM_OK;
 }
 
 /* ---- parts of the page --------------------------------------------------------------------- */
@@ -196,7 +180,7 @@ qm_status qm_report_make(const struct qm_report *o, json_t **out)
     default_out(o->path, m->out, sizeof m->out);
     if (o->out)
         snprintf(m->out, sizeof m->out, "%s", o->out);
-    qm_status st = check_outs(o, m->out);
+    qm_status st = qm_cli_writes(m->out);
     if (st == QM_OK)
         st = write_all(m);
     if (st == QM_OK)
