@@ -365,6 +365,7 @@ static int due_preconditioners(const struct qm_domain *d, struct qm_domain_sourc
     to.hyper[QM_HYPER_stat_gap] = (double)stat_gap;
     to.hyper[QM_HYPER_root_gap] = (double)root_gap;
     to.hyper[QM_HYPER_max_order] = (double)(is_cut ? order : order + 1);
+    qm_domain_put(d, QM_HYPER_rect_stat, (double)(1 + i / 80 % 3), &to);
     if (i / 40 % 2) {
         to.powered |= 1u << QM_POWER_s;
         to.power[QM_POWER_s] = LOADED;
@@ -375,16 +376,17 @@ static int due_preconditioners(const struct qm_domain *d, struct qm_domain_sourc
     return 1;
 }
 
-/* Roots of factors of orders beyond 64, of loaded eigenvalues that grow along the factor or against
- * it, so that the largest stands anywhere, beside a large part of it that is added to all: the root
- * of vectors as they are loaded is known best. */
+/* Roots of factors of orders beyond 64, beside a large part of the largest eigenvalue that is added
+ * to all: in turns of vectors and values that the same step found from graded gradients, and of
+ * loaded ones that grow along the factor or against it, so that the largest stands anywhere. */
 static int graded_roots(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                         struct qm_case *c)
 {
-    enum { GAPS = 3, LEAST = 68, ORDERS = 60 }; /* 128, beyond which a case cuts tiles */
-    if (!(d->reads >> QM_HYPER_stat_gap & 1) || i % 40 != 19)
+    enum { GAPS = 3, LEAST = 68, ORDERS = 60, QUARTERS = ORDERS / 4 };
+    if (!(d->reads >> QM_HYPER_stat_gap & 1) || (i % 40 != 19 && i % 40 != 33))
         return 0;
-    int64_t gap = 2 + qm_domain_below(s, GAPS);
+    int is_loaded = i % 40 == 19;
+    int64_t gap = is_loaded ? 2 + qm_domain_below(s, GAPS) : 1;
     struct qm_case to = {.shape = {2, {0}},
                          .kind = QM_CLASS_graded,
                          .t = 1 + gap * qm_domain_below(s, 99),
@@ -392,13 +394,15 @@ static int graded_roots(const struct qm_domain *d, struct qm_domain_source *s, i
                          .given =
                              (uint64_t)1 << QM_HYPER_stat_gap | (uint64_t)1 << QM_HYPER_root_gap |
                              (uint64_t)1 << QM_HYPER_max_order | (uint64_t)1 << QM_HYPER_matrix_eps,
-                         .powered = 1u << QM_POWER_s};
-    for (int a = 0; a < 2; a++)
-        to.shape.dim[a] = LEAST + 2 * qm_domain_below(s, ORDERS / 2); /* whole bytes of codes */
+                         .powered = is_loaded ? 1u << QM_POWER_s : 0};
+    for (int a = 0; a < 2; a++) /* odd multiples of 2, which are whole bytes of codes */
+        to.shape.dim[a] = LEAST + 2 + 4 * qm_domain_below(s, QUARTERS);
+    if (i / 40 % 4 == 1) /* longer than 128, and of fewer than 2^15 elements */
+        to.shape.dim[!is_loaded] += LEAST;
     to.power[QM_POWER_s] = -4 - (int)qm_domain_below(s, 8);
     to.hyper[QM_HYPER_stat_gap] = (double)gap;
     to.hyper[QM_HYPER_root_gap] = 1.0;
-    to.hyper[QM_HYPER_max_order] = (double)(LEAST + ORDERS);
+    to.hyper[QM_HYPER_max_order] = (double)QM_ORDER_MOST;
     to.hyper[QM_HYPER_matrix_eps] = 0.01 * (double)(1 + qm_domain_log_uniform(s, 300));
     if (!qm_domain_takes(d, &to))
         return 0;
@@ -407,18 +411,21 @@ static int graded_roots(const struct qm_domain *d, struct qm_domain_source *s, i
 }
 
 /* Factors of Muon with a shorter side beyond 16, in tiles of which the last is not whole, and with
- * rows beyond 256: products are computed in blocks there. */
+ * rows beyond 256: products are computed in blocks there.  One of eight has both sides beyond 256,
+ * and more than 2^16 elements. */
 static int blocked_factor(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                           struct qm_case *c)
 {
-    static const int64_t edges[] = {17, 33, 63, 65, 66, 95, 127, 129};
+    static const int64_t edges[] = {17, 33, 63, 257, 65, 66, 95, 127, 129};
+    enum { EDGES = sizeof edges / sizeof *edges, WIDE = 270, BOTH = 15 };
     if (!(d->reads >> QM_HYPER_adjust & 1) || i % 20 != 13)
         return 0;
     struct qm_case to = {
         .shape = {2, {0}}, .kind = QM_CLASS_normal, .t = 1 + qm_domain_below(s, 30), .forced = 1};
     int is_tall = qm_domain_one_in(s, 2);
-    to.shape.dim[is_tall] = edges[i / 20 % 8];
-    to.shape.dim[!is_tall] = to.shape.dim[is_tall] + qm_domain_below(s, 270);
+    int64_t edge = edges[i / 20 % EDGES];
+    to.shape.dim[is_tall] = edge;
+    to.shape.dim[!is_tall] = edge + qm_domain_below(s, edge > WIDE - BOTH ? BOTH : WIDE);
     if (!qm_domain_takes(d, &to))
         return 0;
     *c = to;

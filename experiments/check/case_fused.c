@@ -2,7 +2,8 @@
  *
  * A judged side that may fuse (struct qm_reorder, fma) need not round the product of a code's value
  * and its scale before it enters the step's first sum.  The oracle starts from the rounded product,
- * so the bound starts with the distance between the two. */
+ * so the bound starts with the distance between the two; the same for a reciprocal in the place of a
+ * quotient that decodes. */
 #include "experiments/check/case_run.h"
 
 #include <math.h>
@@ -30,20 +31,28 @@ static double power_error(const struct qm_slot_view *v, int64_t i)
     return v->codes[i] == 0 ? 0.0 : by * x + QM_ETA + counts;
 }
 
+/* Curve affine, code (hi - lo) / top + lo: here the span, its quotient and the product are rounded,
+ * and the sum; a judged side may round none of them but the sum, or the reciprocal of top and one
+ * product more. */
+static double affine_error(const struct qm_slot_view *v, int64_t i)
+{
+    double x = (double)v->decoded[i], by = v->reorder.recip ? 5.0 : 3.0;
+    double lo = (double)v->scales[2 * (i / qm_slot_run(&v->d->q, v->shape))];
+    by += 2.0 * v->reorder.div_ulp;
+    return QM_U * (by * fabs(x - lo) + 2.0 * fabs(x)) + QM_ETA;
+}
+
 /* The distance of element i's rounded value from the product that was rounded.  Curves end in a
  * product, too, of which only the size is used; log2 and allog end in an exponential. */
 static double fused_error(const struct qm_slot_view *v, int64_t i, const struct qm_element_scale *s)
 {
-    double most = 0.0; /* curve affine: of the ends of the element's block */
-    for (int64_t k = 0, b = v->d->q.curve == QM_CURVE_affine ? 2 : 0; k < b; k++)
-        most = fmax(most, fabs((double)v->scales[2 * (i / qm_slot_run(&v->d->q, v->shape)) + k]));
     const struct qm_decider *d = v->d;
     double x = (double)v->decoded[i], product;
     int position = d->position_of[v->codes[i]];
     if (isfinite(x) && (d->q.curve == QM_CURVE_qlog || d->q.curve == QM_CURVE_expand))
         return power_error(v, i);
     if (isfinite(x) && d->q.curve == QM_CURVE_affine)
-        return 2.0 * QM_U * (fabs(x) + most) + QM_ETA;
+        return affine_error(v, i);
     if (!isfinite(x) || d->q.curve == QM_CURVE_log2 || qm_slot_has_numbers(&d->q))
         return 0.0;
     if (x == 0.0 && position >= 0 && d->value[position] == 0.0 && d->slack[position] == 0.0)
@@ -62,9 +71,12 @@ void qm_case_fused_errors(struct qm_case_run *r, const struct qm_case_plan *s, d
                                  .n = r->slot_n[k],
                                  .codes = s->codes[k],
                                  .scales = s->scales[k],
-                                 .decoded = s->state[k]};
+                                 .decoded = s->state[k],
+                                 .reorder = r->s->reorder};
         memset(out[k], 0, sizeof *out[k] * (size_t)v.n);
-        if (!v.d || !r->s->reorder.fma || v.n == 0)
+        int is_unlike =
+            v.reorder.fma || (v.d && v.d->q.curve == QM_CURVE_affine && v.reorder.recip);
+        if (!v.d || !is_unlike || v.n == 0)
             continue;
         int64_t count = qm_groups_count(&v.d->q, v.shape, v.n);
         int64_t run = qm_slot_has_numbers(&v.d->q) ? v.n : qm_slot_run(&v.d->q, v.shape);

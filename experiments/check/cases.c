@@ -40,10 +40,10 @@ enum {
     OWN = 8 * FALLBACK,
     RANK = 4, /* rank of projections in forced cases, unless one up to the smaller side is given */
     /* The largest order of Shampoo's preconditioners, whose cost is the tensor's size times their
-     * order: unless one is given, if one is, and from 2^14 elements on.  Longer sides are cut into
-     * pieces. */
+     * order: unless one is given, and from 2^14 elements on; if one is given, and from 2^15 elements
+     * on.  Longer sides are cut into pieces. */
     ORDER = 72,
-    ORDER_GIVEN = 128,
+    ORDER_GIVEN = QM_ORDER_MOST,
     ORDER_OF_LARGE = 16
 };
 
@@ -103,9 +103,10 @@ void qm_case_apply(const struct qm_case *c, struct qm_recipe *r)
     double most = c->given >> QM_HYPER_rank & 1 ? fmax(RANK, smaller_side(&c->shape)) : RANK;
     if (c->forced && r->hyper.rank > most)
         r->hyper.rank = most;
-    int order = qm_shape_numel(&c->shape) >= 1 << 14 ? ORDER_OF_LARGE
-                : c->given >> QM_HYPER_max_order & 1 ? ORDER_GIVEN
-                                                     : ORDER;
+    int is_given = (int)(c->given >> QM_HYPER_max_order & 1);
+    int order = qm_shape_numel(&c->shape) >= (is_given ? 1 << 15 : 1 << 14) ? ORDER_OF_LARGE
+                : is_given                                                  ? ORDER_GIVEN
+                                                                            : ORDER;
     if (r->hyper.max_order > order)
         r->hyper.max_order = order;
     if (c->forced && !(c->given >> QM_HYPER_min_lowbit & 1) && r->hyper.min_lowbit > 1.0)

@@ -131,6 +131,8 @@ enum { QM_CHECK_STEPS = 3, QM_CASE_POWER = 150 };
 #define QM_DIGITS_OF_(digits) #digits
 /* Elements above which a tensor is large, and above which it makes one step where that will do. */
 enum { QM_LARGE = (1 << 15) + 8, QM_COSTLY = (1 << 17) + 8 };
+/* The largest order of a preconditioner in any case; longer sides are cut into tiles there. */
+enum { QM_ORDER_MOST = 160 };
 
 static inline int qm_case_takes(const struct qm_case *c, enum qm_part p)
 {

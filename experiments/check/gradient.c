@@ -108,11 +108,12 @@ void qm_case_start(const struct qm_case *c, const struct qm_aim *a, float *p)
         odd_numbers(a, STREAM_START, a->n, 1, p);
 }
 
-/* Class graded: the power of two that loaded number i of n is times; they grow as gradients do. */
+/* Class graded: the power of two that loaded number i of n is times; they grow towards the end, in a
+ * quarter of the cases towards the start. */
 static int graded_state(const struct qm_aim *a, int64_t i, int64_t n)
 {
     enum { GROWTH = 16 };
-    int64_t at = draw(a, STREAM_PLANT, 0, -3) >> 2 & 1 ? n - 1 - i : i;
+    int64_t at = (draw(a, STREAM_PLANT, 0, -3) >> 2 & 3) == 3 ? n - 1 - i : i;
     return (int)(GROWTH * at / n);
 }
 

@@ -63,15 +63,18 @@ static struct qm_case great_rate(const struct qm_domain *d, struct qm_domain_sou
     return c;
 }
 
-/* A matrix of a quarter to all of 2^14 elements, or of the domain's largest size where that is
- * less, one more or one fewer than whole blocks. */
-static struct qm_case lonely_last(const struct qm_domain *d, struct qm_domain_source *s)
+/* A matrix of a quarter to all of 2^14 elements, or of the domain's largest size where matrices are
+ * projected or windows kept and that is less, one more or, every third one, one fewer than whole
+ * blocks. */
+static struct qm_case lonely_last(const struct qm_domain *d, struct qm_domain_source *s,
+                                  int64_t turn)
 {
     enum { MOST = 1 << 14, SIDE = 1500, TRIES = 64 };
     struct qm_case c = plain(s, 1 + qm_domain_below(s, 30));
+    int is_small = qm_domain_is_projected(d) || d->largest == QM_DOMAIN_WINDOWED;
     int64_t block = d->block[qm_domain_below(s, d->n_blocks)],
-            most = d->largest < MOST ? d->largest : MOST,
-            rest = qm_domain_one_in(s, 3) ? block - 1 : 1;
+            most = is_small && d->largest < MOST ? d->largest : MOST,
+            rest = turn % 3 == 2 ? block - 1 : 1;
     for (int tries = 0; tries < TRIES; tries++) {
         int64_t side = 2 + qm_domain_log_uniform(s, SIDE), from = most / 4 / side;
         for (int64_t other = from + 1; other <= from + block && other * side <= most; other++) {
@@ -213,7 +216,7 @@ struct qm_case qm_joint_case(const struct qm_domain *d, struct qm_domain_source 
                : strncmp(d->recipe.rule->family, "radam", 5) == 0
                    ? near_limit(d, s, number / 8 * 2 + number % 8 / 6)
                : qm_domain_is_projected(d) ? numbered_matrix(d, s)
-               : has_blocks(d)             ? lonely_last(d, s)
+               : has_blocks(d)             ? lonely_last(d, s, number / 8 * 2 + number % 8 / 6)
                                            : longest_memory(d, s);
     }
 }

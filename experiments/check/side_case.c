@@ -1,9 +1,9 @@
-/* side_case.c - Draws cases by the sides of their matrices: equal ones, long ones, and rows of
+/* side_case.c - Draws cases by the sides of their matrices: equal, round and long ones, and rows of
  * whole blocks.
  *
  * A kernel that mixes up two axes shows it at other sides only where it takes one for the other by
  * their lengths; one that cuts a matrix into tiles or a row into blocks, where a side ends just
- * beyond one. */
+ * beyond one, or with one. */
 #include "experiments/check/domain_source.h"
 
 /* ---- equal sides ----------------------------------------------------------------------------- */
@@ -128,6 +128,53 @@ static struct qm_case settings(const struct qm_domain *d, struct qm_domain_sourc
     return c;
 }
 
+/* Both sides are multiples of 8 to 128, as those of most networks are, where loops over whole
+ * vectors or tiles have a path of their own: one matrix of each unit is square and one is not.
+ * Settings are plain in three of four; Shampoo's statistics and roots are due at every step. */
+static int round_sides(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                       struct qm_case *c)
+{
+    static const int units[] = {64, 16, 128, 32, 8};
+    enum { UNITS = sizeof units / sizeof *units, LONGEST = 256, MOST = 4, ELEMENTS = 1 << 15 };
+    enum { LOADED = -4 };
+    int64_t turn = i / 16, unit = units[turn % UNITS], most = LONGEST / unit;
+    if (i % 16 != 0)
+        return 0;
+    int64_t elements = qm_domain_is_projected(d)          ? ELEMENTS / 2
+                       : d->largest == QM_DOMAIN_WINDOWED ? QM_DOMAIN_WINDOWED
+                                                          : ELEMENTS;
+    most = most < MOST ? most : MOST;
+    struct qm_shape shape = {2, {unit * (1 + qm_domain_below(s, most)), 0}};
+    int is_square = (turn + turn / UNITS) % 2 == 0, is_tall = qm_domain_one_in(s, 2);
+    int64_t more = unit * (1 + qm_domain_below(s, most));
+    while (shape.dim[0] > unit && shape.dim[0] * shape.dim[0] > elements)
+        shape.dim[0] -= unit;
+    shape.dim[1] = shape.dim[0] + (is_square ? 0 : more);
+    while (shape.dim[1] > unit && shape.dim[0] * shape.dim[1] >= elements)
+        shape.dim[1] -= unit;
+    shape = matrix(shape.dim[is_tall], shape.dim[!is_tall], 1);
+    struct qm_case to = {.shape = shape,
+                         .kind = qm_domain_one_in(s, 4) ? QM_CLASS_unit : QM_CLASS_normal,
+                         .t = 1 + qm_domain_below(s, 30),
+                         .forced = !qm_domain_one_in(s, 4)};
+    if (qm_domain_one_in(s, 4))
+        to = settings(d, s, turn, &shape);
+    if (has_factors(d)) {
+        qm_domain_put(d, QM_HYPER_stat_gap, 1.0, &to);
+        qm_domain_put(d, QM_HYPER_root_gap, 1.0, &to);
+        qm_domain_put(d, QM_HYPER_rect_stat, (double)(1 + turn % 3), &to);
+        qm_domain_put(d, QM_HYPER_max_order, (double)QM_ORDER_MOST, &to);
+    }
+    if (qm_domain_one_in(s, 4)) {
+        to.powered |= 1u << QM_POWER_s;
+        to.power[QM_POWER_s] = LOADED;
+    }
+    if (!qm_domain_takes(d, &to))
+        return 0;
+    *c = to;
+    return 1;
+}
+
 /* Where a rule or its formats treat rows and columns apart: of ten cases seven have equal sides and
  * three are long. */
 static int by_sides(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
@@ -226,6 +273,6 @@ static int thin_matrix(const struct qm_domain *d, struct qm_domain_source *s, in
 int qm_side_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                  struct qm_case *c)
 {
-    return by_sides(d, s, i, c) || thin_matrix(d, s, i, c) || rows_of_blocks(d, s, i, c) ||
-           large_matrix(d, s, i, c);
+    return round_sides(d, s, i, c) || by_sides(d, s, i, c) || thin_matrix(d, s, i, c) ||
+           rows_of_blocks(d, s, i, c) || large_matrix(d, s, i, c);
 }

@@ -100,7 +100,7 @@ int qm_slot_judge_number(double got, struct qm_interval want, const char *what, 
 {
     double middle = 0.5 * (want.low + want.high), half = 0.5 * (want.high - want.low);
     t->judged++;
-    if (half > 0.0)
+    if (half > 0.0 && half < HUGE_VAL)
         t->worst_ratio = fmax(t->worst_ratio, fmin(fabs(got - middle) / half, 1.0));
     if (got >= want.low && got <= want.high)
         return 0;

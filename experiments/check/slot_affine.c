@@ -9,7 +9,8 @@
  *   code    round((x - lo) / u) within 0 .. top, u = (hi - lo) / top, in balls from the stored ends
  *   value   code u + lo in balls, from the stored code and ends
  *
- * Equal ends have code 0 alone. */
+ * Equal ends have code 0 alone, and so has a block with an infinite end, all of whose values are
+ * NaN. */
 #include "experiments/check/slot_parts.h"
 
 #include <math.h>
@@ -23,7 +24,7 @@ static const struct qm_float_format bf16 = QM_FORMAT_bf16;
 
 struct block {
     struct qm_interval least, most;
-    int has_nan, is_unknown;
+    int has_nan, is_unknown, is_infinite; /* is_infinite: an end is, for certain */
 };
 
 static double end_of(const struct qm_slot_view *v, double x)
@@ -33,12 +34,14 @@ static double end_of(const struct qm_slot_view *v, double x)
 
 static struct block block_of(const struct qm_slot_view *v, int64_t from, int64_t n)
 {
-    struct block b = {{HUGE_VAL, HUGE_VAL}, {-HUGE_VAL, -HUGE_VAL}, 0, 0};
+    struct block b = {{HUGE_VAL, HUGE_VAL}, {-HUGE_VAL, -HUGE_VAL}, 0, 0, 0};
     for (int64_t i = from; i < from + n; i++) {
         double x = v->want[i], e = v->error[i];
         b.has_nan |= isnan(x);
-        b.is_unknown |= isinf(x) || !(e < HUGE_VAL);
-        if (isnan(x) || isinf(x) || !(e < HUGE_VAL))
+        b.is_infinite |= isinf(x) != 0;
+        b.is_unknown |= isfinite(x) && !(e < HUGE_VAL);
+        e = isinf(x) ? 0.0 : e;
+        if (isnan(x) || !(e < HUGE_VAL))
             continue;
         b.least.low = fmin(b.least.low, x - e);
         b.least.high = fmin(b.least.high, x + e);
@@ -48,7 +51,8 @@ static struct block block_of(const struct qm_slot_view *v, int64_t from, int64_t
     double *const end[] = {&b.least.low, &b.least.high, &b.most.low, &b.most.high};
     for (int k = 0; k < 4; k++)
         *end[k] = end_of(v, *end[k]);
-    b.is_unknown |= isinf(b.least.low) || isinf(b.most.high);
+    b.is_unknown |= b.least.low != b.least.high && isinf(b.least.low);
+    b.is_unknown |= b.most.low != b.most.high && isinf(b.most.high);
     return b;
 }
 
@@ -171,7 +175,7 @@ static void judge_element(const struct qm_slot_view *v, int64_t i, int64_t at, i
 {
     double lo = (double)v->scales[at], hi = (double)v->scales[at + 1];
     int code = v->codes[i], known = isfinite(v->want[i]) && isfinite(lo) && isfinite(hi);
-    struct codes c = {0, 0, 0}; /* the only code of a block with NaN */
+    struct codes c = {0, 0, 0}; /* the only code of a block with NaN or Inf */
     if (!has_nan && !(known && codes_of(v, i, lo, hi, &c))) {
         t->unbounded += 2;
         return;
@@ -202,6 +206,6 @@ void qm_slot_judge_affine(const struct qm_slot_view *v, struct qm_tally *t, stru
         struct block b = block_of(v, from, n);
         judge_ends(v, &b, k, t, f, at);
         for (int64_t i = from; i < from + n; i++)
-            judge_element(v, i, k, b.has_nan, t, f, at);
+            judge_element(v, i, k, b.has_nan || (b.is_infinite && !b.is_unknown), t, f, at);
     }
 }

@@ -20,7 +20,8 @@
  * So a tie of codes is not told from its neighbours, unless the power is exact (of 1, or k = 0), as
  * that of the centre is, which class exact plants on ties (gradient.c): what a kernel makes of a
  * tie after any other power is not judged.
- * A block with infinities, or with a fresh state that may overflow, is not judged. */
+ * A block that has an infinity for certain has k = 0, so that every power is 1, and decodes to
+ * infinities.  One with a fresh state that may overflow is not judged. */
 #include "experiments/check/slot_parts.h"
 
 #include <float.h>
@@ -42,7 +43,15 @@ struct lane {
 struct block {
     struct qm_interval most, least;
     int is_unknown, is_nan; /* is_nan: every element */
+    int is_infinite;        /* the maximum is, and the minimum is not */
+    int nan_for_inf;        /* the infinities of its elements have become NaN */
 };
+
+/* The fresh state of element i.  Inf - Inf in another form of an average makes NaN of an Inf. */
+static double fresh(const struct qm_slot_view *v, int64_t i, int nan_for_inf)
+{
+    return nan_for_inf && isinf(v->want[i]) ? (double)NAN : v->want[i];
+}
 
 /* Lane `own` takes the minimum with an incoming number that is not zero; 0: what it holds then is
  * not known. */
@@ -72,12 +81,14 @@ static struct lane constant(double x) { return (struct lane){{x, x}, 0, 0, 1}; }
 
 static struct lane lane_of(double x, double e)
 {
+    e = isinf(x) ? 0.0 : e;
     double low = fabs(x) - e, high = fabs(x) + e;
     return (struct lane){{fmax(low, QM_ETA), high}, isnan(x), !(low > 0.0), high > 0.0};
 }
 
 /* The reduction of n elements from `from` on; 0: unknown. */
-static int least_of(const struct qm_slot_view *v, int64_t from, int64_t n, struct lane *out)
+static int least_of(const struct qm_slot_view *v, int64_t from, int64_t n, int nan_for_inf,
+                    struct lane *out)
 {
     struct lane warp[LANES];
     int known = 1;
@@ -85,8 +96,8 @@ static int least_of(const struct qm_slot_view *v, int64_t from, int64_t n, struc
         struct lane lane[LANES];
         for (int64_t l = 0; l < LANES; l++) {
             int64_t i = w * LANES + l;
-            lane[l] =
-                i < n ? lane_of(v->want[from + i], v->error[from + i]) : constant((double)FLT_MAX);
+            lane[l] = i < n ? lane_of(fresh(v, from + i, nan_for_inf), v->error[from + i])
+                            : constant((double)FLT_MAX);
         }
         if (w * LANES < n)
             known &= reduce(lane);
@@ -108,14 +119,15 @@ static struct qm_interval raised(struct qm_interval x, double plus)
                                 (x.high + plus) * (1.0 + QM_U) + QM_ETA};
 }
 
-static struct block block_of(const struct qm_slot_view *v, int64_t from, int64_t n)
+static struct block block_of(const struct qm_slot_view *v, int64_t from, int64_t n, int nan_for_inf)
 {
-    struct block b = {.is_nan = 1};
+    struct block b = {.is_nan = 1, .nan_for_inf = nan_for_inf};
     struct lane least = {{0.0, 0.0}, 0, 0, 0};
     double plus = v->d->q.scale.plus;
     for (int64_t i = from; i < from + n; i++) {
-        double x = fabs(v->want[i]), e = v->error[i];
-        b.is_unknown |= isinf(x) || (!isnan(x) && !(x + e <= (double)FLT_MAX));
+        double x = fabs(fresh(v, i, nan_for_inf)), e = isinf(x) ? 0.0 : v->error[i];
+        b.is_infinite |= isinf(x) != 0;
+        b.is_unknown |= isfinite(x) && !(x + e <= (double)FLT_MAX);
         if (isnan(x))
             continue;
         b.is_nan = 0;
@@ -124,12 +136,13 @@ static struct block block_of(const struct qm_slot_view *v, int64_t from, int64_t
     }
     if (b.is_unknown)
         return b;
-    b.is_unknown = !least_of(v, from, n, &least);
+    b.is_unknown = !least_of(v, from, n, nan_for_inf, &least);
     b.least.low = least.zero ? 0.0 : least.of.low;
     b.least.high = least.positive ? least.of.high : 0.0;
     b.most = raised(b.most, plus);
     b.least = raised(b.least, plus);
     b.is_unknown |= !(b.least.low > 0.0) || !(b.most.low > 0.0);
+    b.is_unknown |= b.is_infinite && !(b.least.high <= (double)FLT_MAX);
     return b;
 }
 
@@ -248,6 +261,9 @@ static void judge_numbers(const struct qm_slot_view *v, const struct block *b, i
     found |= judge_number(c, centre, "centre", at + 2, t, f);
     if (isinf(k) && qm_slot_quotient_is_near(v)) { /* a ratio beside 1 has any power; see is_free */
         t->unbounded++;
+    } else if (b->is_infinite && k == 0.0) { /* (Inf / Inf)^0 is 1, too */
+        struct qm_interval one = {1.0 / TOP, 1.0 / TOP};
+        found |= judge_number(scale, widened(one, by), "scale", at, t, f);
     } else if (!isnan(k) && c > 0.0 && isfinite(c)) {
         struct qm_interval p = powers(quotient(v, b->most, c, c), k);
         p.low /= TOP, p.high /= TOP;
@@ -266,12 +282,17 @@ struct unit {
     int may_be_nan, is_nan, plus, minus;
 };
 
-static struct unit unit_of(const struct qm_slot_view *v, int64_t i, const float *number)
+static struct unit unit_of(const struct qm_slot_view *v, int64_t i, int nan_for_inf,
+                           const float *number)
 {
-    double x = v->want[i], e = v->error[i], scale = (double)number[0], k = (double)number[1];
+    double x = fresh(v, i, nan_for_inf), e = v->error[i], scale = (double)number[0],
+           k = (double)number[1];
     double c = (double)number[2], by = qm_slot_quotient_error(v), off = by / QM_U * QM_ETA;
+    e = isinf(x) ? 0.0 : e;
     struct unit u = {.plus = x + e > 0.0 || x == 0.0, .minus = x - e < 0.0 || x == 0.0};
     struct qm_interval size = {fmax(fabs(x) - e, 0.0), fabs(x) + e}, y;
+    if (isinf(x)) /* or NaN, without a sign */
+        u.plus = u.minus = 1;
     if (isnan(x)) {
         u.is_nan = u.may_be_nan = k != 0.0;
         u.plus = u.minus = 1;
@@ -331,16 +352,19 @@ static void judge_value(const struct qm_slot_view *v, int64_t i, const float *nu
     error = is_exact ? 0.0 : (LIBRARY + QM_U) * want + 2.0 * QM_ETA * c + QM_ETA;
     if (!is_exact && v->reorder.div_ulp > 0.0)
         error += want * fabs(a * log(fabs(y))) * qm_slot_quotient_error(v);
-    t->judged++;
-    if (want + error > (double)FLT_MAX) {
-        t->judged--;
+    int is_infinite = error == 0.0 && isinf(c) && isinf(want);
+    if (want + error > (double)FLT_MAX && !is_infinite) {
         t->unbounded++;
         return;
     }
+    t->judged++;
     if (!isnan(y) && (signbit(y) != 0) != (signbit(got) != 0))
         got = want != 0.0 ? -HUGE_VAL : fabs(got); /* a wrong sign */
     char wanted[QM_WANT_TEXT];
-    if (!(isnan(want) ? isnan(got) : fabs(fabs(got) - want) <= error) &&
+    int is = isnan(want)   ? isnan(got)
+             : is_infinite ? fabs(got) == want
+                           : fabs(fabs(got) - want) <= error;
+    if (!is &&
         qm_finding_set(f, isnan(want) ? QM_BAD_SPECIAL : QM_BAD_WRONG,
                        "element %lld decodes to %a, want %s%s (code %d, scale %a, exponent %a, "
                        "centre %a)",
@@ -398,11 +422,13 @@ static void judge_element(const struct qm_slot_view *v, int slot, int64_t i, int
     const float *number = v->scales + at;
     const struct qm_decider *d = v->d;
     int code = v->codes[i], position = d->position_of[code];
-    if (isnan(number[0]) || isnan(number[1]) || !(number[2] > 0.0f) || isinf(number[2])) {
+    int is_infinite = b->is_infinite && !b->is_unknown && number[1] == 0.0f;
+    if (isnan(number[0]) || isnan(number[1]) || !(number[2] > 0.0f) ||
+        (isinf(number[2]) && !is_infinite)) {
         t->unbounded += 2;
         return;
     }
-    struct unit u = unit_of(v, i, number);
+    struct unit u = unit_of(v, i, b->nan_for_inf, number);
     if (b->is_unknown || is_free(v, number)) {
         if (b->is_unknown)
             t->unbounded++;
@@ -439,7 +465,9 @@ void qm_slot_judge_expand(const struct qm_slot_view *v, int slot, struct qm_tall
     int64_t size = v->d->q.block;
     for (int64_t from = 0, k = 0; from < v->n; from += size, k += NUMBERS) {
         int64_t n = v->n - from < size ? v->n - from : size;
-        struct block b = block_of(v, from, n);
+        struct block b = block_of(v, from, n, 0);
+        if (b.is_infinite && !isinf(v->scales[k + 2]))
+            b = block_of(v, from, n, 1);
         judge_numbers(v, &b, k, t, f, at);
         for (int64_t i = from; i < from + n; i++) {
             t->draw_error = 0.0f;

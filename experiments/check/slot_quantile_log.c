@@ -21,6 +21,7 @@
 #include "experiments/check/slot_parts.h"
 #include "oracle/bound/verdict.h"
 
+#include <float.h>
 #include <gsl/gsl_sort.h>
 #include <math.h>
 #include <stdlib.h>
@@ -32,7 +33,7 @@ static const double POW = 4.0 * QM_U, TIGHT = 0x1p-10, STILL = 0x1p-18;
 /* A block's fresh state. */
 struct block {
     struct qm_interval most, quantile;
-    int has_nan, is_unknown;
+    int has_nan, is_unknown, is_infinite; /* is_infinite: the maximum is, and the quantile is not */
 };
 
 /* The quantile of sorted x[n], with the error of its interpolation towards `sign`. */
@@ -47,17 +48,24 @@ static double quantile_of(const double *x, int64_t n, double q, double sign)
 static struct block block_of(const struct qm_slot_view *v, int64_t from, int64_t n, double *room)
 {
     struct block b = {.is_unknown = room == NULL};
+    int64_t infinite = 0;
     for (int64_t i = from; i < from + n; i++) {
         double x = v->want[i], e = v->error[i];
         b.has_nan |= isnan(x);
-        b.is_unknown |= isinf(x) || !(e < HUGE_VAL);
+        b.is_unknown |= isfinite(x) && !(x + e <= (double)FLT_MAX);
+        infinite += isinf(x) != 0;
     }
+    b.is_infinite = infinite > 0 && !b.is_unknown && !b.has_nan &&
+                    ceil((double)v->d->q.scale.quantile * (double)(n - 1)) < (double)(n - infinite);
+    b.is_unknown |= infinite > 0 && !b.is_infinite;
     if (b.has_nan || b.is_unknown)
         return b;
     for (int end = 0; end < 2; end++) {
         double *to = end ? &b.most.high : &b.most.low, q = (double)v->d->q.scale.quantile;
         for (int64_t i = 0; i < n; i++)
-            room[i] = fmax(v->want[from + i] + (end ? 1.0 : -1.0) * v->error[from + i], 0.0);
+            room[i] = isinf(v->want[from + i])
+                          ? HUGE_VAL
+                          : fmax(v->want[from + i] + (end ? 1.0 : -1.0) * v->error[from + i], 0.0);
         gsl_sort(room, 1, (size_t)n);
         *to = room[n - 1];
         *(end ? &b.quantile.high : &b.quantile.low) = quantile_of(room, n, q, end ? 1.0 : -1.0);
@@ -80,7 +88,7 @@ static struct qm_interval alpha_of(const struct qm_slot_view *v, const struct bl
     double by = qm_slot_quotient_error(v);
     double low = b->quantile.low / scale * (1.0 - by) - by / QM_U * QM_ETA;
     double high = b->quantile.high / scale * (1.0 + by) + by / QM_U * QM_ETA;
-    if (b->quantile.high == 0.0)
+    if (b->quantile.high == 0.0 || b->is_infinite)
         return (struct qm_interval){0.0, 0.0};
     if (b->quantile.low == scale && b->quantile.high == scale)
         return (struct qm_interval){1.0, 1.0};
@@ -106,7 +114,7 @@ static void judge_numbers(const struct qm_slot_view *v, const struct block *b, i
         }
         return;
     }
-    if (b->is_unknown || b->most.high > (double)FLT_MAX) {
+    if (b->is_unknown || (b->most.high > (double)FLT_MAX && !b->is_infinite)) {
         t->unbounded += NUMBERS;
         return;
     }
@@ -230,7 +238,8 @@ static void judge_value(const struct qm_slot_view *v, int64_t i, double scale, d
                        : (POW + QM_U) * want + 2.0 * QM_ETA * scale + QM_ETA;
     char wanted[QM_WANT_TEXT];
     t->judged++;
-    if (!(fabs(got - want) <= error) &&
+    int is = isnan(want) ? isnan(got) : got == want || fabs(got - want) <= error;
+    if (!is &&
         qm_finding_set(f, QM_BAD_WRONG,
                        "element %lld decodes to %a, want %s (code %d, scale %a, alpha %a)",
                        (long long)i, got, qm_want_text(want, error, wanted), code, scale, alpha))
@@ -245,8 +254,8 @@ static void judge_element(const struct qm_slot_view *v, int slot, int64_t i, int
     int code = v->codes[i];
     struct codes c = {0, 0, 0};
     struct place p = {.is_zero = 1};
-    if (!b->has_nan &&
-        (b->is_unknown || !isfinite(scale) || !(scale > 0.0) || !(alpha >= 0.0 && alpha <= 1.0))) {
+    if (!b->has_nan && (b->is_unknown || isfinite(scale) == b->is_infinite || !(scale > 0.0) ||
+                        !(alpha >= 0.0 && alpha <= 1.0))) {
         t->unbounded += 2;
         return;
     }
@@ -294,6 +303,10 @@ void qm_slot_judge_quantile_log(const struct qm_slot_view *v, int slot, struct q
     for (int64_t from = 0, k = 0; from < v->n; from += size, k += NUMBERS) {
         int64_t n = v->n - from < size ? v->n - from : size;
         struct block b = block_of(v, from, n, room);
+        if (b.is_infinite && isnan(v->scales[k])) { /* Inf - Inf in another form of the average */
+            b.is_infinite = 0;
+            b.has_nan = 1;
+        }
         judge_numbers(v, &b, k, t, f, at);
         for (int64_t i = from; i < from + n; i++) {
             t->draw_error = 0.0f;

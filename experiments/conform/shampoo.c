@@ -290,7 +290,7 @@ static int turns(struct qm_conform *c, const struct qm_shampoo_record *r,
         v[i] = (double)vt[i];
     for (int64_t i = 0; i < n; i++)
         e[i] = (double)ev[i];
-    const struct qm_eigenbasis to = {v, e, allowed, allowed + n};
+    const struct qm_eigenbasis to = {v, e, allowed, allowed + n, NULL, 0};
     if (qm_kronecker_statistic(&r->wide, n, inner, x, TURN * QM_U / sqrt((double)n), &to) == QM_OK)
         return 1;
     qm_golden_case_failed(c);

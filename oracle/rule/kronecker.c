@@ -86,21 +86,54 @@ static double square_of_largest(int64_t n, const double *gram)
     return most;
 }
 
-/* X rectified; returns the Frobenius norm of its error: the derivative of X X^T X is at most three
- * times the square of the largest singular value.  room: 2 n n. */
+/* At least the largest singular value of |X|: the root of the largest sum of a row times the
+ * largest of a column.  column: room of n. */
+static double largest_of_magnitudes(int64_t n, const double *x, double *column)
+{
+    double row = 0.0, most = 0.0;
+    for (int64_t j = 0; j < n; j++)
+        column[j] = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        double sum = 0.0;
+        for (int64_t j = 0; j < n; j++) {
+            sum += fabs(x[i * n + j]);
+            column[j] += fabs(x[i * n + j]);
+        }
+        row = sum > row || isnan(sum) ? sum : row;
+    }
+    for (int64_t j = 0; j < n; j++)
+        most = column[j] > most || isnan(column[j]) ? column[j] : most;
+    return sqrt(row * most);
+}
+
+/* |M - I|, the norm of Frobenius. */
+static double from_identity(int64_t n, const double *m)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < n; j++)
+            sum += pow(m[i * n + j] - (i == j ? 1.0 : 0.0), 2.0);
+    return sqrt(sum);
+}
+
+/* X rectified; returns the Frobenius norm of its error.  An error E becomes
+ * E / 2 + E (I - X^T X) / 2 + (I - X X^T) E / 2 - X E^T X / 2: at most 1 + 3/2 |X X^T - I| times as
+ * large, or 3/2 and 3/2 of the square of the largest singular value.  room: 2 n n. */
 static double rectify(int64_t n, int count, double unit, double *x, double *room)
 {
     double error = 0.0, *gram = room, *cube = room + n * n;
     for (int t = 0; t < count; t++) {
-        double size = norm(x, n * n, 1), most;
+        double size = norm(x, n * n, 1), magnitudes = largest_of_magnitudes(n, x, cube), most;
         transpose(x, n, n, cube);
         times(x, 0, cube, n, n, n, gram);
         most = square_of_largest(n, gram);
+        double of_gram = norm(gram, n * n, 1), apart = from_identity(n, gram);
         times(gram, 0, x, n, n, n, cube);
         for (int64_t i = 0; i < n * n; i++)
             x[i] = 1.5 * x[i] - 0.5 * cube[i];
-        error = error * (1.5 + 1.5 * most) +
-                (double)(n + 4) * unit * (2.0 * size + 2.0 * size * size * sqrt(most));
+        double rounding = size * magnitudes * sqrt(most) + of_gram * magnitudes;
+        error = error * fmin(1.5 + 1.5 * most, 1.0 + 1.5 * apart) +
+                (double)(n + 4) * unit * 0.5 * rounding + 4.0 * unit * size * (1.0 + most);
     }
     return error;
 }
@@ -118,21 +151,24 @@ static void start(const struct qm_oracle_hyper *h, int64_t n, const double *vt, 
         d[i] = any ? ev[i] : qm_round_float32(h->matrix_eps);
 }
 
-/* out = X^T diag(d) X; returns its error, given X's.  room: n n. */
+/* out = X^T diag(d) X; returns its error, given X's.  *most: at least the largest singular value of
+ * X.  The rounding of the sums is of |X|^T |diag(d)| |X|, whose norm is at most the sum of |d_k|
+ * times the square of row k.  room: n n. */
 static double compose(int64_t n, const double *x, double e_x, const double *d, double unit,
-                      double *room, double *out)
+                      double *room, double *out, double *most)
 {
-    double size = norm(x, n * n, 1), top = 0.0, most;
+    double top = 0.0, sizes = 0.0;
     transpose(x, n, n, room);
     times(x, 0, room, n, n, n, out);
-    most = sqrt(square_of_largest(n, out));
+    *most = sqrt(square_of_largest(n, out));
     for (int64_t k = 0; k < n; k++) {
         top = fmax(top, fabs(d[k]));
+        sizes += fabs(d[k]) * out[k * n + k];
         for (int64_t i = 0; i < n; i++)
             room[k * n + i] = d[k] * x[k * n + i];
     }
     times(x, 1, room, n, n, n, out);
-    return top * (2.0 * most * e_x + e_x * e_x + (double)(n + 4) * unit * size * size);
+    return top * (2.0 * *most * e_x + e_x * e_x) + (double)(n + 4) * unit * sizes;
 }
 
 /* ---- QR -------------------------------------------------------------------------------------- */
@@ -152,13 +188,14 @@ static qm_status factorize(int64_t n, double *qr, double *tau, double *q, double
     return failed ? qm_fail(QM_INTERNAL, "QR of order %lld", (long long)n) : QM_OK;
 }
 
-/* turn[j]: the error of column j of Q, given that of B; HUGE_VAL from the first open sign on.  inv:
- * room of n n, for R^-1. */
-static void turns(int64_t n, const double *r, const double *tau, double error, double *inv,
-                  double *turn)
+/* turn[j]: the error of column j of Q but for its sign, given that of B; HUGE_VAL: not small.
+ * Returns the first column whose sign is open, as those of all behind it are; n: none.  inv: room of
+ * n n, for R^-1. */
+static int64_t turns(int64_t n, const double *r, const double *tau, double error, double *inv,
+                     double *turn)
 {
     double sum = 0.0;
-    int is_open = 0;
+    int64_t signs = n;
     for (int64_t j = 0; j < n; j++) {
         double of_column = 0.0, beta = r[j * n + j], alpha = beta * (1.0 - tau[j]);
         for (int64_t i = j; i >= 0; i--) {
@@ -171,35 +208,66 @@ static void turns(int64_t n, const double *r, const double *tau, double error, d
         double rest = tau[j] == 0.0 ? 0.0 : sqrt(fmax(0.0, beta * beta - alpha * alpha));
         double apart = error * (1.0 + sqrt(2.0 * sum) * fabs(beta));
         sum += of_column;
-        is_open |= tau[j] != 0.0 && (!(fabs(alpha) > apart) || !(rest > apart));
+        int is_open = tau[j] != 0.0 && (!(fabs(alpha) > apart) || !(rest > apart));
+        signs = is_open && signs == n ? j : signs;
         turn[j] = sqrt(2.0 * sum) * error;
-        if (is_open || !(turn[j] < SMALL))
+        if (!(turn[j] < SMALL))
             turn[j] = HUGE_VAL;
     }
+    return signs;
 }
 
 /* ---- statistic and root ---------------------------------------------------------------------- */
 
-/* ev, V^T and their errors from A, Q (as columns) and the turns of Q; y: room of n n, for A Q. */
-static void take(int64_t n, const double *a, double e_a, const double *q, const double *turn,
-                 double unit, double *y, const struct qm_eigenbasis *to)
+/* A, its trace and the errors of A and of any q^T A q, q of length 1; the sum of what such a q may
+ * take below 0, because loaded eigenvalues are negative. */
+struct average {
+    const double *a;
+    double trace, error, e_value, below;
+};
+
+/* ev, V^T and their errors from A, Q (as columns) and the turns of Q, whose signs are open from
+ * column `signs` on.  y: room of n n, for A Q. */
+static void take(int64_t n, const struct average *of, const double *q, const double *turn,
+                 int64_t signs, double *y, const struct qm_eigenbasis *to)
 {
-    double size = norm(a, n * n, 1);
-    times(a, 0, q, n, n, n, y);
+    double size = norm(of->a, n * n, 1);
+    times(of->a, 0, q, n, n, n, y);
     for (int64_t j = 0; j < n; j++) {
-        double sum = 0.0, off = 0.0;
+        double sum = 0.0, off = 0.0, along = 0.0;
         for (int64_t i = 0; i < n; i++)
             sum += q[i * n + j] * y[i * n + j];
         for (int64_t i = 0; i < n; i++)
             off += pow(y[i * n + j] - sum * q[i * n + j], 2.0);
+        for (int64_t i = 0; i < n && to->judged && j >= signs; i++)
+            along += q[i * n + j] * to->judged[j * n + i];
         for (int64_t i = 0; i < n; i++)
-            to->vt[j * n + i] = q[i * n + j];
+            to->vt[j * n + i] = along < 0.0 ? -q[i * n + j] : q[i * n + j];
         to->ev[j] = sum;
-        to->e_vt[j] = turn[j];
-        to->e_ev[j] = e_a + (double)(2 * n + 4) * unit * size + 2.0 * sqrt(off) * turn[j] +
-                      size * turn[j] * turn[j];
+        to->e_vt[j] = j >= signs && !to->judged ? HUGE_VAL : turn[j];
+        to->e_ev[j] = of->e_value + 2.0 * sqrt(off) * turn[j] + size * turn[j] * turn[j];
         if (!(to->e_ev[j] < HUGE_VAL))
             to->e_ev[j] = HUGE_VAL;
+    }
+}
+
+/* What is known of rows that turn by any angle: no number of theirs is above 1, and their
+ * eigenvalues are not below 0 and add up with the others to the trace of A. */
+static void enclose(int64_t n, const struct average *of, double unit,
+                    const struct qm_eigenbasis *to)
+{
+    double least = of->below + of->e_value, rest = of->trace + (double)n * of->e_value;
+    for (int64_t j = 0; j < n; j++)
+        rest -= to->e_ev[j] < HUGE_VAL ? to->ev[j] - to->e_ev[j] : -least;
+    for (int64_t j = 0; j < n && rest < HUGE_VAL && least < HUGE_VAL; j++) {
+        for (int64_t i = 0; i < n && !(to->e_vt[j] < HUGE_VAL); i++)
+            to->vt[j * n + i] = 0.0;
+        if (!(to->e_vt[j] < HUGE_VAL))
+            to->e_vt[j] = 1.0 + (double)(4 * n + 8) * unit;
+        if (!(to->e_ev[j] < HUGE_VAL)) { /* from -least to rest - least */
+            to->ev[j] = 0.5 * rest - least;
+            to->e_ev[j] = fmax(0.5 * rest, 0.0);
+        }
     }
 }
 
@@ -213,22 +281,32 @@ qm_status qm_kronecker_statistic(const struct qm_oracle_hyper *h, int64_t n, int
     double *a = x + nn, *b = a + nn, *room = b + nn, *r = room + nn, *q = r + nn, *d = q + nn;
     double *tau = d + n, *turn = tau + n;
     start(h, n, to->vt, to->ev, x, d);
-    double e_x = rectify(n, (int)h->rect_stat, unit, x, room);
-    double e_a = compose(n, x, e_x, d, unit, room, a), of_g = norm(g, n * inner, 1);
+    double e_x = rectify(n, (int)h->rect_stat, unit, x, room), most;
+    struct average of = {.a = a};
+    of.error = beta * compose(n, x, e_x, d, unit, room, a, &most);
+    double of_g = norm(g, n * inner, 1);
+    for (int64_t k = 0; k < n; k++)
+        of.below += beta * fmax(-d[k], 0.0) * pow(norm(x + k * n, n, 1) + e_x, 2.0);
     transpose(g, n, inner, turn + n);
     times(g, 0, turn + n, n, inner, n, b);
     for (int64_t i = 0; i < nn; i++)
         a[i] = beta * a[i] + (1.0 - beta) * b[i];
-    e_a =
-        e_a + (double)(inner + 4) * unit * (1.0 - beta) * of_g * of_g + 2.0 * unit * norm(a, nn, 1);
+    double of_a = norm(a, nn, 1);
+    of.error += (double)(inner + 4) * unit * (1.0 - beta) * of_g * of_g + 2.0 * unit * of_a;
+    of.e_value = of.error + (double)(4 * n + 8) * unit * of_a;
+    for (int64_t i = 0; i < n; i++)
+        of.trace += a[i * n + i];
+    double magnitudes = largest_of_magnitudes(n, x, tau);
     transpose(x, n, n, room);
     times(a, 0, room, n, n, n, b);
-    double size = norm(x, nn, 1), e_b = e_a * size + norm(a, nn, 1) * e_x;
-    e_b += (double)(n + 4) * unit * (norm(a, nn, 1) * size + 2.0 * norm(b, nn, 1));
+    double e_b = of.error * (most + e_x) + of_a * e_x;
+    e_b += (double)(n + 4) * unit * (of_a * magnitudes + 2.0 * norm(b, nn, 1));
     qm_status st = factorize(n, b, tau, q, r);
     if (st == QM_OK) {
-        turns(n, r, tau, e_b, b, turn);
-        take(n, a, e_a, q, turn, unit, room, to);
+        int64_t signs = turns(n, r, tau, e_b, b, turn);
+        take(n, &of, q, turn, signs, room, to);
+        if (to->encloses)
+            enclose(n, &of, unit, to);
     }
     int may_overflow = unit >= QM_U && !(of_g * of_g + norm(a, nn, 1) <= (double)FLT_MAX);
     for (int64_t j = 0; j < n && st == QM_OK && may_overflow; j++)
@@ -244,7 +322,7 @@ qm_status qm_kronecker_root(const struct qm_oracle_hyper *h, int64_t n, const do
     double *x = malloc((size_t)(3 * nn + n) * sizeof *x), most, least = 0.0;
     if (!x)
         return qm_fail(QM_NO_MEMORY, "oracle of order %lld", (long long)n);
-    double *room = x + nn, *d = room + 2 * nn;
+    double *room = x + nn, *d = room + 2 * nn, size;
     start(h, n, vt, ev, x, d);
     double e_x = rectify(n, (int)h->rect_root, unit, x, room);
     most = d[0];
@@ -258,7 +336,7 @@ qm_status qm_kronecker_root(const struct qm_oracle_hyper *h, int64_t n, const do
                                                                    : 0.0);
         d[i] = pow(of, -0.25);
     }
-    *e = compose(n, x, e_x, d, unit * 8.0 + least, room, root);
+    *e = compose(n, x, e_x, d, unit * 8.0 + least, room, root, &size);
     if (!(*e < HUGE_VAL))
         *e = HUGE_VAL;
     free(x);

@@ -132,10 +132,11 @@ static void store_root(const struct factor *f, const double *x, double error, do
 
 /* ---- statistics and roots -------------------------------------------------------------------- */
 
-/* Updates the statistic of a factor in its slots; e NULL: no errors.  room: inner order + order. */
+/* Updates the statistic of a factor in its slots; e NULL: no errors.  judged: the vectors that the
+ * judged side stored, or NULL. */
 static qm_status statistic(const struct qm_oracle_hyper *h, const struct factor *f,
                            const struct qm_kronecker *k, const double *g, double unit,
-                           double *const *slot, double *const *e)
+                           const double *judged, double *const *slot, double *const *e)
 {
     int64_t n = f->order, inner = f->inner;
     int vectors = f->of_vectors;
@@ -146,8 +147,12 @@ static qm_status statistic(const struct qm_oracle_hyper *h, const struct factor 
         for (int64_t j = 0; j < inner; j++)
             x[i * inner + j] =
                 g[(f->row + (f->right ? j : i)) * k->cols + f->col + (f->right ? i : j)];
-    const struct qm_eigenbasis to = {slot[vectors] + f->matrix, slot[EIGENVALUES] + f->values, e_v,
-                                     e_v + n};
+    const struct qm_eigenbasis to = {slot[vectors] + f->matrix,
+                                     slot[EIGENVALUES] + f->values,
+                                     e_v,
+                                     e_v + n,
+                                     judged ? judged + f->matrix : NULL,
+                                     e != NULL};
     qm_status st = qm_kronecker_statistic(h, n, inner, x, unit, &to);
     for (int64_t i = 0; i < n * n && e && st == QM_OK; i++)
         e[vectors][f->matrix + i] =
@@ -175,14 +180,15 @@ static qm_status root_of(const struct qm_oracle_hyper *h, const struct factor *f
     return st;
 }
 
-/* Both, where they are due; from NULL: what the statistics just became. */
+/* Both, where they are due; from NULL: what the statistics just became.  judged[SLOTS]: what the
+ * judged side stored, each NULL where nothing is known of it. */
 static qm_status renew(const struct qm_oracle_hyper *h, const struct factors *s, int64_t t,
-                       const double *g, double unit, const double *const *from, double *const *slot,
-                       double *const *e)
+                       const double *g, double unit, const double *const *judged,
+                       const double *const *from, double *const *slot, double *const *e)
 {
     for (int64_t i = 0; i < 2 * s->k.down * s->k.across; i++) {
         if (is_due(t, h->stat_gap))
-            QM_TRY(statistic(h, &s->f[i], &s->k, g, unit, slot, e));
+            QM_TRY(statistic(h, &s->f[i], &s->k, g, unit, judged[s->f[i].of_vectors], slot, e));
         if (is_due(t, h->root_gap))
             QM_TRY(root_of(h, &s->f[i], unit, from ? from : (const double *const *)slot, slot, e));
     }
@@ -289,7 +295,8 @@ static qm_status precondition(const struct qm_oracle_hyper *h, const struct qm_s
     if (!qm_kronecker_has(shape))
         return QM_OK;
     QM_TRY(factors_of(h, shape, &s));
-    qm_status st = renew(h, &s, t, g, 0x1p-53, NULL, slot, NULL);
+    static const double *const none[SLOTS];
+    qm_status st = renew(h, &s, t, g, 0x1p-53, none, NULL, slot, NULL);
     if (st == QM_OK && (double)t >= h->start)
         st = exact_direction(&s, n, g, slot, u);
     free(s.f);
@@ -345,7 +352,7 @@ static qm_status bound_direction(const struct qm_bound_step *b, int moments, str
 {
     const struct qm_oracle_hyper *h = b->h;
     double unit = b->reorder.tree ? QM_U : 0x1p-53, *kept[SLOTS];
-    const double *stored[SLOTS];
+    const double *stored[SLOTS], *judged[SLOTS];
     struct factors s;
     for (int64_t i = 0; i < b->n; i++)
         u[i] = qm_ball_exact(b->g[i]);
@@ -353,13 +360,15 @@ static qm_status bound_direction(const struct qm_bound_step *b, int moments, str
         return QM_OK;
     for (int i = 0; i < SLOTS; i++) {
         int at = moments + i;
-        stored[i] = b->stored && b->stored[at] ? b->stored[at] : b->want[at];
+        judged[i] = b->stored ? b->stored[at] : NULL;
+        stored[i] = judged[i] ? judged[i] : b->want[at];
         kept[i] = (double *)(uintptr_t)stored[i];
         for (int64_t j = 0; j < b->slot_n[at]; j++)
             b->want[at][j] = b->slot[at][j];
     }
     QM_TRY(factors_of(h, b->shape, &s));
-    qm_status st = renew(h, &s, b->t, b->g, unit, stored, b->want + moments, b->e_slot + moments);
+    qm_status st =
+        renew(h, &s, b->t, b->g, unit, judged, stored, b->want + moments, b->e_slot + moments);
     if (st == QM_OK && (double)b->t >= h->start)
         st = direction(b, &s, unit, kept, u);
     free(s.f);

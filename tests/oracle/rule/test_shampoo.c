@@ -125,7 +125,7 @@ static void test_converges(void **state)
     double g[K * COLS], a[K * K] = {0}, vt[K * K] = {0}, ev[K] = {0}, e_vt[K], e_ev[K];
     for (int i = 0; i < K * COLS; i++)
         g[i] = (double)qm_philox_stream(3, 1, (uint64_t)i) * 0x1p-31 - 1.0;
-    const struct qm_eigenbasis to = {vt, ev, e_vt, e_ev};
+    const struct qm_eigenbasis to = {vt, ev, e_vt, e_ev, NULL, 0};
     h.stat_decay = 0.0; /* A = G G^T */
     for (int i = 0; i < K; i++)
         for (int j = 0; j < K; j++)
@@ -152,7 +152,7 @@ static void test_singular(void **state)
     (void)state;
     struct qm_oracle_hyper h = hyper();
     double g[N * 2] = {1, 2, 2, 4, 3, 6}, vt[NN] = {0}, ev[N] = {0}, e_vt[N], e_ev[N];
-    const struct qm_eigenbasis to = {vt, ev, e_vt, e_ev};
+    const struct qm_eigenbasis to = {vt, ev, e_vt, e_ev, NULL, 0};
     h.matrix_eps = 0.0; /* A has rank 1 */
     assert_int_equal(qm_kronecker_statistic(&h, N, 2, g, 0x1p-53, &to), QM_OK);
     assert_true(e_vt[0] < 1e-13);
@@ -207,7 +207,7 @@ static void factor(struct numbers *s, const struct qm_oracle_hyper *h, int right
                    int64_t n, int64_t inner, const double *x, double *root)
 {
     double vt[SIDE * SIDE] = {0}, ev[SIDE] = {0}, e_vt[SIDE], e_ev[SIDE], error;
-    const struct qm_eigenbasis to = {vt, ev, e_vt, e_ev};
+    const struct qm_eigenbasis to = {vt, ev, e_vt, e_ev, NULL, 0};
     assert_int_equal(qm_kronecker_statistic(h, n, inner, x, 0x1p-53, &to), QM_OK);
     assert_int_equal(qm_kronecker_root(h, n, vt, ev, 0x1p-53, root, &error), QM_OK);
     is_near(next(s, (last ? 7 : 1) + right, n * n), vt, n * n, 1.0);
