@@ -43,7 +43,8 @@ static const char doc[] =
     "\n"
     "Where Python or matplotlib is missing, the page says so in the figures' place.  Exit codes: 0 "
     "done, 2 usage, 3 a file cannot be read or written, 4 nothing to compare: a file without "
-    "paired runs, no such archive, or one where no run has a partner (the page is written).";
+    "paired runs, no such archive, or one where no run has a partner (the page is written); or "
+    "nothing that a page shows, neither figure nor table (no page is written).";
 
 static error_t option(int key, char *arg, struct argp_state *state)
 {
