@@ -39,6 +39,7 @@ static const char doc[] =
     "pairs.\n"
     "\n"
     "Examples:\n"
+    "  # both are what `qualm run` wrote\n"
     "  qualm compare results/before.h5 results/after.h5\n"
     "  qualm compare a.h5 b.h5 --metric sqnr --margin 0.01\n"
     "  qualm compare a.h5 b.h5 --metric collapse- --json\n"

@@ -337,11 +337,11 @@ int qm_cmd_optimal(int argc, char **argv)
         "scale, the largest magnitude of their block, and prints how far each registered map of "
         "that width is from it, in dB; by quadrature, without samples."
         "\vExamples:\n"
-        "  qualm optimal --bits 4 --block 128 --dist gauss     how far is NF4 from the best?\n"
-        "  qualm optimal --zero --block 64                     the best with -1, 0 and 1\n"
-        "  qualm optimal --dist chi2 --bits 8 --block 256      a second moment\n"
-        "  qualm optimal --block 0 --dist laplace              Lloyd-Max\n"
-        "  qualm optimal --ema 0.9                             each map in a running average\n"
+        "  qualm optimal --bits 4 --block 128 --dist gauss  # how far is NF4 from it?\n"
+        "  qualm optimal --zero --block 64  # the best with -1, 0 and 1\n"
+        "  qualm optimal --dist chi2 --bits 8 --block 256  # a second moment\n"
+        "  qualm optimal --block 0 --dist laplace  # Lloyd-Max\n"
+        "  qualm optimal --ema 0.9  # each map in a running average\n"
         "  qualm optimal --metric mae --json\n",
         children,
         NULL,

@@ -92,7 +92,7 @@ static const char doc[] =
         "\n"
         "Examples:\n"
         "  qualm search\n"
-        "  qualm search --bits 6 --seed 3 --out results/six.h5 && qualm plot results/six.h5\n"
+        "  qualm search --bits 6 --seed 3 --out six.h5 && qualm plot six.h5\n"
         "  qualm search --search 'runs/a/*.h5' --report 'runs/b/*.h5'\n"
         "  qualm search --space exp_avg.map=nf4:4s,lint:5s --space exp_avg_sq.round=mid\n"
         "\n"

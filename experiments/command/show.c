@@ -528,14 +528,13 @@ int qm_cmd_show(int argc, char **argv)
         "word that the program prints: what it is, "
         "where it comes from and which file defines it."
         "\vExamples:\n"
-        "  qualm show adamw4_lpmm                 a variant: slots, sources, bits of state\n"
-        "  qualm show adamw4_ao,exp_avg.map=nf4   a recipe\n"
-        "  qualm show default_5b.yml              a configuration of low-bit-optimizers\n"
-        "  qualm show dyn:4s/block:128/bisect/mid a quantizer: every word, codebook, boundaries\n"
-        "  qualm show rank1                       a word of an axis\n"
-        "  qualm show quad                        a problem: its arguments, floor, suggested "
-        "rates\n"
-        "  qualm show nf4 --json                  for programs: an array, one object per meaning\n",
+        "  qualm show adamw4_lpmm  # a variant: slots, sources, bits of state\n"
+        "  qualm show adamw4_ao,exp_avg.map=nf4  # a recipe\n"
+        "  qualm show mine.yml  # a file of yours, as low-bit-optimizers reads it\n"
+        "  qualm show dyn:4s/block:128/bisect/mid  # a quantizer: words, codebook\n"
+        "  qualm show rank1  # a word of an axis\n"
+        "  qualm show quad  # a problem: its arguments, floor, suggested rates\n"
+        "  qualm show nf4 --json  # for programs: an array, one object per meaning\n",
         children,
         NULL,
         NULL};

@@ -17,6 +17,7 @@ static const char doc[] =
     "their segment is closed, which is every second at first and every minute in long campaigns.\n"
     "\n"
     "Examples:\n"
+    "  # big.run is the folder of a campaign that is under way\n"
     "  qualm status results/big.run\n"
     "  qualm status --json results/*.run\n"
     "\n"

@@ -212,8 +212,8 @@ END
         fails_with 2 "both on stdout" report --no-figures "$DIR/s.h5" $two
     done
     for option in -o --markdown= --latex= --archive=; do
-        fails_with 2 "over a file that this command reads" report "$option$DIR/../$(basename "$DIR")/s.h5" \
-            "$DIR/s.h5"
+        fails_with 2 "over a file that this command reads" \
+            report "$option$DIR/../$(basename "$DIR")/s.h5" "$DIR/s.h5"
     done
     ln -s /dev/null "$DIR/null.html"
     fails_with 3 "expected the name of a file" report --no-figures "$DIR/s.h5" -o "$DIR/null.html"
