@@ -225,8 +225,8 @@ static qm_status average(const struct task *t, const char *name, const double *v
     json_array_append_new(
         rows,
         json_pack("{s:s, s:o, s:o, s:o}", "map", name, "stochastic_db",
-                  qm_json_number(theory.sqnr_db), "steady_state_db",
-                  qm_json_number(-10.0 * log10(qm_ema_steady(beta, theory.nmse))), "dead_zone_at_0",
+                  qm_json_shown(theory.sqnr_db), "steady_state_db",
+                  qm_json_shown(-10.0 * log10(qm_ema_steady(beta, theory.nmse))), "dead_zone_at_0",
                   qm_json_number(qm_ema_dead_zone(beta, half_gap_at_zero(value, n)))));
     return QM_OK;
 }

@@ -16,7 +16,7 @@ static const struct argp_option options[] = {
     {"out", 'o', "FILE", 0,
      "the figure, .png, .svg or .pdf; may be repeated (default: X.png beside X.h5)", 0},
     {"output", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0},
-    {"what", OPT_WHAT, "NAME", 0, "which figure; default: the first that --list names", 0},
+    {"what", OPT_WHAT, "NAME", 0, "which figure (default: the first that --list names)", 0},
     {"pair", OPT_PAIR, "A,B", 0,
      "compare value B with value A, instead of the first value with the one of no more bits (0.3 "
      "an element count as none) that gains most (of those that surely gain; where none does and "

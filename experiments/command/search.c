@@ -50,7 +50,7 @@ static const struct argp_option options[] = {
     {"space", OPT_SPACE, "SLOT.AXIS=LIST", 0,
      "members of an axis, separated by commas; may be repeated (below)", 0},
     {"first", OPT_FIRST, "N", 0, "pairs that are measured together at first (default 512)", 0},
-    {"least", OPT_LEAST, "N", 0, "tensors that every round has at least (default 12)", 0},
+    {"least", OPT_LEAST, "N", 0, "tensors that a round has at least (default 12)", 0},
     {"reference", OPT_REFERENCE, "LIST", 0,
      "variants or recipes to compare with (default: all AdamW with codes for both moments within "
      "the budget)",

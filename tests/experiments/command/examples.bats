@@ -44,3 +44,10 @@ P
         [ -n "$(examples_of $'Examples:\n'"$bad")" ]
     done
 }
+
+@test "no line of a --help is blank but for spaces" {
+    for c in "" $("$QUALM" list commands --names); do
+        # shellcheck disable=SC2086
+        ! "$QUALM" $c --help | grep -n ' $' || { echo "$c"; return 1; }
+    done
+}
