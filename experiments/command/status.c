@@ -21,8 +21,8 @@ static const char doc[] =
     "  qualm status results/big.run\n"
     "  qualm status --json results/*.run\n"
     "\n"
-    "Exit codes: 0 all cells are done, 3 a ledger cannot be read, 4 no campaign there, 75 cells "
-    "are still to do.";
+    "Exit codes: 0 all cells are done, 3 no such folder, or a ledger cannot be read, 4 no "
+    "campaign in it, 75 cells are still to do.";
 
 static error_t option(int key, char *arg, struct argp_state *state)
 {
