@@ -76,8 +76,8 @@ static json_t *decades(const struct qm_decade *d)
             continue;
         json_t *o = json_pack("{s:f, s:I}", "from", pow(10.0, QM_DECADE_LOW + k), "count",
                               (json_int_t)d[k].count);
-        json_object_set_new(o, "mean_rel", qm_json_number(d[k].mean_rel));
-        json_object_set_new(o, "rms_rel", qm_json_number(d[k].rms_rel));
+        json_object_set_new(o, "mean_rel", qm_json_shown(d[k].mean_rel));
+        json_object_set_new(o, "rms_rel", qm_json_shown(d[k].rms_rel));
         json_object_set_new(o, "zero_share", qm_json_number(d[k].zero_share));
         json_array_append_new(list, o);
     }
@@ -112,7 +112,7 @@ static json_t *row_json(const struct qm_rows *rows, const struct qm_row *r, int 
     if (full) {
         json_object_set_new(o, "negative", json_integer(r->classes.negative));
         json_object_set_new(o, "zero", json_integer(r->classes.zero));
-        json_object_set_new(o, "largest", qm_json_number(r->classes.max_abs));
+        json_object_set_new(o, "largest", qm_json_shown(r->classes.max_abs));
     }
     for (int m = 0; m < rows->n_metrics; m++)
         json_object_set_new(o, rows->metric[m]->name, qm_json_shown(r->value[m]));

@@ -65,9 +65,9 @@ static void set_interval(json_t *o, const char *key, const struct qm_paired *x)
     char text[96];
     if (qm_cli.json) {
         json_t *at = json_object();
-        json_object_set_new(at, "location", qm_json_number(x->mean));
-        json_object_set_new(at, "low", qm_json_number(x->lo95));
-        json_object_set_new(at, "high", qm_json_number(x->hi95));
+        json_object_set_new(at, "location", qm_json_shown(x->mean));
+        json_object_set_new(at, "low", qm_json_shown(x->lo95));
+        json_object_set_new(at, "high", qm_json_shown(x->hi95));
         json_object_set_new(at, "n", json_integer(x->n));
         json_object_set_new(o, key, at);
         return;

@@ -77,7 +77,8 @@ qm_status qm_campaign_dispatch(const struct qm_loaded_suite *job,
  * while a runner holds a ledger. */
 void qm_campaign_remove(const char *dir);
 
-/* The contents of campaign.json.  QM_NO_MATCH: the folder has none; QM_BAD_FILE: it is damaged. */
+/* The contents of campaign.json.  QM_NO_MATCH: the folder has none; QM_BAD_FILE: it is
+ * damaged, or there is no such folder. */
 struct qm_campaign_head {
     char name[256], digest[65]; /* name: the suite file's stem, which is never cut off */
     char suite[65];             /* SHA-256 of suite.yaml */

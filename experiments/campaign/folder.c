@@ -187,6 +187,11 @@ qm_status qm_campaign_head(const char *dir, struct qm_campaign_head *out)
     char path[1100];
     QM_TRY(qm_path_check(dir));
     join_path(dir, "campaign.json", path, sizeof path);
+    struct stat about;
+    if (stat(dir, &about) != 0)
+        return qm_fail(QM_BAD_FILE, "%s: %s", dir, strerror(errno));
+    if (!S_ISDIR(about.st_mode))
+        return qm_fail(QM_BAD_FILE, "%s: is a file, expected the folder of a campaign", dir);
     if (access(path, F_OK) != 0)
         return qm_fail(QM_NO_MATCH, "%s: no campaign in it", dir);
     int fd = -1;

@@ -2,8 +2,8 @@
  *
  * A judged side that may fuse (struct qm_reorder, fma) need not round the product of a code's value
  * and its scale before it enters the step's first sum.  The oracle starts from the rounded product,
- * so the bound starts with the distance between the two; the same for a reciprocal in the place of a
- * quotient that decodes. */
+ * so the bound starts with the distance between the two; the same for a reciprocal in the place of
+ * a quotient that decodes. */
 #include "experiments/check/case_run.h"
 
 #include <math.h>

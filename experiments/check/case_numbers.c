@@ -47,6 +47,7 @@ static void put_inputs(const struct qm_case_run *r, int64_t i, int64_t t, char *
             snprintf(text + used, size - used, ", %s %a", qm_case_slot_name(r, k),
                      (double)r->before[k][i]);
     }
+    qm_finding_tidy(text);
 }
 
 static void add_inputs(struct qm_case_run *r, int64_t i, int64_t t)

@@ -40,8 +40,8 @@ enum {
     OWN = 8 * FALLBACK,
     RANK = 4, /* rank of projections in forced cases, unless one up to the smaller side is given */
     /* The largest order of Shampoo's preconditioners, whose cost is the tensor's size times their
-     * order: unless one is given, and from 2^14 elements on; if one is given, and from 2^15 elements
-     * on.  Longer sides are cut into pieces. */
+     * order: unless one is given, and from 2^14 elements on; if one is given, and from 2^15
+     * elements on.  Longer sides are cut into pieces. */
     ORDER = 72,
     ORDER_GIVEN = QM_ORDER_MOST,
     ORDER_OF_LARGE = 16

@@ -108,8 +108,8 @@ void qm_case_start(const struct qm_case *c, const struct qm_aim *a, float *p)
         odd_numbers(a, STREAM_START, a->n, 1, p);
 }
 
-/* Class graded: the power of two that loaded number i of n is times; they grow towards the end, in a
- * quarter of the cases towards the start. */
+/* Class graded: the power of two that loaded number i of n is times; they grow towards the end, in
+ * a quarter of the cases towards the start. */
 static int graded_state(const struct qm_aim *a, int64_t i, int64_t n)
 {
     enum { GROWTH = 16 };

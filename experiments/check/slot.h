@@ -73,6 +73,10 @@ void qm_slot_judge_adaptive_log(const struct qm_slot_view *v, struct qm_tally *t
 int qm_finding_set(struct qm_finding *f, int severity, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Makes "-nan", which printf writes of a NaN with its sign bit, "nan", and a range of equal printed
+ * ends, "A to A", "A". */
+void qm_finding_tidy(char *text);
+
 /* What was wanted, in words: "NaN", "-Inf" or "0x1.8p-1 within 1e-08"; text is returned. */
 enum { QM_WANT_TEXT = 64 };
 char *qm_want_text(double want, double error, char text[QM_WANT_TEXT]);

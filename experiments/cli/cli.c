@@ -383,7 +383,7 @@ json_t *qm_json_number(double x) { return isfinite(x) ? json_real(x) : json_null
 
 json_t *qm_json_shown(double x)
 {
-    return isinf(x) && !qm_cli.json ? json_string(x > 0.0 ? "inf" : "-inf") : qm_json_number(x);
+    return isinf(x) ? json_string(x > 0.0 ? "inf" : "-inf") : qm_json_number(x);
 }
 
 int qm_colour(FILE *stream)

@@ -120,7 +120,8 @@ char *qm_json_without(json_t *object, const char *member);
 
 /* x as a JSON number; null for NaN and infinities, which JSON lacks. */
 json_t *qm_json_number(double x);
-/* The same for a cell of a table, where an infinity is "inf" or "-inf". */
+/* The same for a metric, which may be infinite: that is the text "inf" or "-inf", null is undefined
+ * (NaN). */
 json_t *qm_json_shown(double x);
 
 /* Prints one value on stdout and releases it: with --json as qm_json_print, else as text.  Scalars

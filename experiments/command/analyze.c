@@ -546,13 +546,15 @@ int qm_cmd_analyze(int argc, char **argv)
         "and its gradient where there is one) and whole recipe, then a summary with intervals.  "
         "Tensors that are skipped for one reason are one row of text, with --verbose one each."
         "\vExamples:\n"
+        "  # checkpoint.pt, m.npy and states.h5 are files of yours\n"
         "  qualm analyze checkpoint.pt --variant adamw4_ao\n"
-        "  qualm analyze states.h5 --tensor exp_avg\n"
-        "  qualm analyze states.h5 --tensor 'exp_avg_sq$' --variant adamw4_ao,adamw4_lpmm\n"
+        "  qualm analyze experiments/data/gpt_austen.h5 --tensor exp_avg\n"
+        "  qualm analyze experiments/data/gpt_austen.h5 --tensor 'exp_avg_sq$' \\\n"
+        "    --variant adamw4_ao,adamw4_lpmm\n"
         "  qualm analyze m.npy -Q nf4:4s/block:64/bisect/mid -Q dyn:4s/row/bisect/mid\n"
         "  qualm analyze m.npy --variant adamw8_bnb --slot exp_avg --full --json\n"
-        "  qualm analyze states.h5 --recipe adamw4_ao,adamw4_lpmm\n"
-        "  qualm analyze states.h5 --metrics sqnr,nmse --out results/states.h5\n",
+        "  qualm analyze experiments/data/gpt_austen.h5 --recipe adamw4_ao,adamw4_lpmm\n"
+        "  qualm analyze states.h5 --metrics sqnr,nmse --out errors.h5\n",
         children,
         NULL,
         NULL};

@@ -39,6 +39,7 @@ static const char doc[] =
     "pairs.\n"
     "\n"
     "Examples:\n"
+    "  # both are what `qualm run` wrote\n"
     "  qualm compare results/before.h5 results/after.h5\n"
     "  qualm compare a.h5 b.h5 --metric sqnr --margin 0.01\n"
     "  qualm compare a.h5 b.h5 --metric collapse- --json\n"
@@ -77,9 +78,9 @@ static json_t *row_json(const struct qm_compare_row *r)
 {
     return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:s}", "variant", r->variant,
                      "metric", r->metric, "n", (json_int_t)r->n, "equal", (json_int_t)r->equal,
-                     "broken", (json_int_t)r->broken, "mean", qm_json_number(r->mean), "lo95",
-                     qm_json_number(r->lo), "hi95", qm_json_number(r->hi), "q",
-                     qm_json_number(r->q), "verdict", qm_compared_name(r->verdict));
+                     "broken", (json_int_t)r->broken, "mean", qm_json_shown(r->mean), "lo95",
+                     qm_json_shown(r->lo), "hi95", qm_json_shown(r->hi), "q", qm_json_number(r->q),
+                     "verdict", qm_compared_name(r->verdict));
 }
 
 /* [{"column": "cells/bits", "only_in": "", "differ": 3}, ...] */

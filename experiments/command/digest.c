@@ -31,6 +31,7 @@ static const struct argp argp = {
            "outside /provenance and /timing: equal "
            "for two runs of one plan, whatever the compression.\v"
            "Examples:\n"
+           "  # after: qualm run momentum_format theory rank1 --out results/\n"
            "  qualm digest results/momentum_format.h5\n"
            "  qualm digest --json results/theory.h5 results/rank1.h5\n\n"
            "Exit codes: 0 done, 2 usage, 3 a file cannot be read or is no HDF5 file.",

@@ -66,7 +66,7 @@ int qm_cmd_doctor(int argc, char **argv)
         "\vExamples:\n"
         "  qualm doctor\n"
         "  qualm doctor --json | jq .floating_point\n"
-        "  QM_ISA=sse2 qualm doctor   the instruction set, lowered\n",
+        "  QM_ISA=sse2 qualm doctor  # the instruction set, lowered\n",
         children,
         NULL,
         NULL};

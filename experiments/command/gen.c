@@ -285,7 +285,8 @@ int qm_cmd_gen(int argc, char **argv)
         "  qualm gen adamw4_ao --out golden.h5\n"
         "  qualm gen adamw4_ao --quick --out golden.npz\n"
         "  qualm gen adamw4_ao --cases all --out golden.safetensors\n"
-        "  qualm gen adamw8_bnb -S 4096,61x67 --steps 5 -c normal,planted,nonfinite -o golden.npz\n"
+        "  qualm gen adamw8_bnb -S 4096,61x67 --steps 5 -c normal,planted,nonfinite \\\n"
+        "    -o golden.npz\n"
         "  qualm gen adamw4_ao --out - | your-kernel | qualm verify -\n"
         "  qualm gen adamw4_ao --form npz --out - > golden.npz\n",
         children,

@@ -422,6 +422,7 @@ int qm_cmd_import(int argc, char **argv)
         "the attributes of .h5, as do `joined` and `left_out`: which names are joined by order "
         "alone, and what was left out.  .npz is put together in memory.\n\n"
         "Examples:\n"
+        "  # checkpoint.pt and optimizer.pt are files of yours\n"
         "  qualm import checkpoint.pt --out states.safetensors\n"
         "  qualm import optimizer.pt --tensor 'exp_avg$' -o momentum.npz\n"
         "  qualm import checkpoint.pt -o states.h5 --json\n\n"

@@ -341,7 +341,7 @@ int qm_cmd_kernels(int argc, char **argv)
                "  qualm kernels\n"
                "  qualm kernels adamw4_ao --arch sm_90 --mode fast\n"
                "  qualm kernels adamw4_lpmm,grad=bf16,param=bf16/stoch --json\n"
-               "  qualm kernels adamw4_ao --text          the constants that make it this recipe\n",
+               "  qualm kernels adamw4_ao --text  # the constants that make it this recipe\n",
         .children = children,
     };
     struct options o = {

@@ -154,14 +154,14 @@ int qm_cmd_list(int argc, char **argv)
         "a quantizer's string is made of.  FILTER is a regular expression, matched "
         "without case in name, summary and quantizers; without KIND it goes over everything."
         "\vExamples:\n"
-        "  qualm list                   everything, kind by kind\n"
-        "  qualm list variants          with their bits per parameter at 1024 x 1024\n"
-        "  qualm list nf4               whatever has to do with nf4\n"
+        "  qualm list  # everything, kind by kind\n"
+        "  qualm list variants  # with their bits per parameter at 1024 x 1024\n"
+        "  qualm list nf4  # whatever has to do with nf4\n"
         "  qualm list variants '^adamw4'\n"
-        "  qualm list suites            what there is to run\n"
-        "  qualm list axes              the words of a format, axis by axis\n"
-        "  qualm list metrics --json    for programs\n"
-        "  qualm list variants --names  for shell loops\n",
+        "  qualm list suites  # what there is to run\n"
+        "  qualm list axes  # the words of a format, axis by axis\n"
+        "  qualm list metrics --json  # for programs\n"
+        "  qualm list variants --names  # for shell loops\n",
         children,
         NULL,
         NULL};

@@ -37,11 +37,12 @@ static void usage(FILE *to)
     for (int i = 0; i < COMMANDS; i++)
         fprintf(to, "  %-11s %s\n", names[i], commands[i].text);
     fputs("\nExamples:\n"
-          "  qualm list variants                        what there is to study\n"
-          "  qualm show dyn:4s/block:128/bisect/mid     one quantizer, word by word\n"
-          "  qualm analyze states.h5 --tensor exp_avg   quantization error of saved tensors\n"
-          "  qualm size --shapes llama7b                bytes of optimizer state per variant\n"
-          "  qualm check                                every variant against the oracle\n"
+          "  qualm list variants  # what there is to study\n"
+          "  qualm show dyn:4s/block:128/bisect/mid  # one quantizer, word by word\n"
+          "  # states.h5 is a file of yours\n"
+          "  qualm analyze states.h5 --tensor exp_avg  # error of saved tensors\n"
+          "  qualm size --shapes llama7b  # bytes of optimizer state per variant\n"
+          "  qualm check  # every variant against the oracle\n"
           "\n`qualm COMMAND --help` or `qualm help COMMAND` tells more; `qualm --version`.\n"
           "\nThreads: one for each processor that the process may use (by its affinity and\n"
           "the quotas of its control groups), or as many as OMP_NUM_THREADS says.\n"

@@ -32,6 +32,7 @@ static const char doc[] =
     "is.\n"
     "\n"
     "Examples:\n"
+    "  # big.run is the folder of a campaign that is under way\n"
     "  qualm merge results/big.run\n"
     "  qualm merge a/big.run b/big.run -o results/big.h5\n"
     "  qualm merge big.run other/3of4.jsonl -o big.h5\n"

@@ -225,8 +225,8 @@ static qm_status average(const struct task *t, const char *name, const double *v
     json_array_append_new(
         rows,
         json_pack("{s:s, s:o, s:o, s:o}", "map", name, "stochastic_db",
-                  qm_json_number(theory.sqnr_db), "steady_state_db",
-                  qm_json_number(-10.0 * log10(qm_ema_steady(beta, theory.nmse))), "dead_zone_at_0",
+                  qm_json_shown(theory.sqnr_db), "steady_state_db",
+                  qm_json_shown(-10.0 * log10(qm_ema_steady(beta, theory.nmse))), "dead_zone_at_0",
                   qm_json_number(qm_ema_dead_zone(beta, half_gap_at_zero(value, n)))));
     return QM_OK;
 }
@@ -337,11 +337,11 @@ int qm_cmd_optimal(int argc, char **argv)
         "scale, the largest magnitude of their block, and prints how far each registered map of "
         "that width is from it, in dB; by quadrature, without samples."
         "\vExamples:\n"
-        "  qualm optimal --bits 4 --block 128 --dist gauss     how far is NF4 from the best?\n"
-        "  qualm optimal --zero --block 64                     the best with -1, 0 and 1\n"
-        "  qualm optimal --dist chi2 --bits 8 --block 256      a second moment\n"
-        "  qualm optimal --block 0 --dist laplace              Lloyd-Max\n"
-        "  qualm optimal --ema 0.9                             each map in a running average\n"
+        "  qualm optimal --bits 4 --block 128 --dist gauss  # how far is NF4 from it?\n"
+        "  qualm optimal --zero --block 64  # the best with -1, 0 and 1\n"
+        "  qualm optimal --dist chi2 --bits 8 --block 256  # a second moment\n"
+        "  qualm optimal --block 0 --dist laplace  # Lloyd-Max\n"
+        "  qualm optimal --ema 0.9  # each map in a running average\n"
         "  qualm optimal --metric mae --json\n",
         children,
         NULL,

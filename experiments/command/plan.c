@@ -37,6 +37,7 @@ static const char doc[] =
     "Examples:\n"
     "  qualm plan convergence\n"
     "  qualm plan --size large ablation_momentum\n"
+    "  # mine.yaml and checkpoint.pt are files of yours\n"
     "  qualm plan mine.yaml --shards 7\n"
     "  qualm plan mine.yaml --data checkpoint.pt\n"
     "  qualm plan --json --cells mine.yaml\n"

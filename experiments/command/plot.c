@@ -16,7 +16,7 @@ static const struct argp_option options[] = {
     {"out", 'o', "FILE", 0,
      "the figure, .png, .svg or .pdf; may be repeated (default: X.png beside X.h5)", 0},
     {"output", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0},
-    {"what", OPT_WHAT, "NAME", 0, "which figure; default: the first that --list names", 0},
+    {"what", OPT_WHAT, "NAME", 0, "which figure (default: the first that --list names)", 0},
     {"pair", OPT_PAIR, "A,B", 0,
      "compare value B with value A, instead of the first value with the one of no more bits (0.3 "
      "an element count as none) that gains most (of those that surely gain; where none does and "
@@ -47,10 +47,12 @@ static const char doc[] =
     "  sweep      value against value over the learning rate\n"
     "\n"
     "Examples:\n"
-    "  qualm plot results/mine.h5                               results/mine.png\n"
-    "  qualm plot results/mine.h5 --list\n"
-    "  qualm plot results/mine.h5 --what dumbbell --pair int4,nf4 -o a.svg -o a.pdf\n"
-    "  qualm plot results/mine.h5 --pair block:128,rank1\n"
+    "  # after: qualm run momentum_format rank1 --out results/\n"
+    "  qualm plot results/rank1.h5  # writes results/rank1.png\n"
+    "  qualm plot results/rank1.h5 --list\n"
+    "  qualm plot results/momentum_format.h5 --what dumbbell --pair int4,nf4 \\\n"
+    "    -o a.svg -o a.pdf\n"
+    "  qualm plot results/rank1.h5 --pair block:128,rank1\n"
     "\n"
     "Exit codes: 0 done, 2 usage, 3 a file cannot be read or written, 4 the file has no such "
     "figure, 77 Python or matplotlib is missing.";

@@ -36,6 +36,7 @@ static const char doc[] =
     "problems.\n"
     "\n"
     "Examples:\n"
+    "  # after: qualm run prediction_errors prediction_training --out results/\n"
     "  qualm predict results/prediction_errors.h5 results/prediction_training.h5\n"
     "  qualm predict errors.h5 training.h5 --metric angle- -o results/prediction.h5\n"
     "  qualm plot results/prediction.h5\n"

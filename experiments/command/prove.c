@@ -323,6 +323,7 @@ static const char doc[] =
     "  qualm prove --all\n"
     "  qualm prove nf4:4s/ladder/mid\n"
     "  qualm prove argmin --map nf4\n"
+    "  # my.c and my.cu are files of yours\n"
     "  qualm prove my.c --map nf4 --round mid --nan low\n"
     "  qualm prove nf4a8:4s/ladder/mid --against nf4 --intervals 100\n"
     "  qualm prove step:adamw4_ao --scales 1e-3,1e-7\n"

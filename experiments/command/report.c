@@ -32,8 +32,9 @@ static const char doc[] =
     "number is one that the file holds.  The same file gives the same page.\n"
     "\n"
     "Examples:\n"
-    "  qualm report results/convergence.h5                  writes results/convergence.html\n"
-    "  qualm report results/mine.h5 --against baseline      beside the published variants\n"
+    "  # after: qualm run convergence mine.yaml --out results/\n"
+    "  qualm report results/convergence.h5  # writes results/convergence.html\n"
+    "  qualm report results/mine.h5 --against baseline  # beside those published\n"
     "  qualm report results/mine.h5 --latex table.tex -o mine.html\n"
     "  qualm report results/mine.h5 --markdown - --no-figures\n"
     "\n"
@@ -43,7 +44,8 @@ static const char doc[] =
     "\n"
     "Where Python or matplotlib is missing, the page says so in the figures' place.  Exit codes: 0 "
     "done, 2 usage, 3 a file cannot be read or written, 4 nothing to compare: a file without "
-    "paired runs, no such archive, or one where no run has a partner (the page is written).";
+    "paired runs, no such archive, or one where no run has a partner (the page is written); or "
+    "nothing that a page shows, neither figure nor table (no page is written).";
 
 static error_t option(int key, char *arg, struct argp_state *state)
 {

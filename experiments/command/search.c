@@ -50,7 +50,7 @@ static const struct argp_option options[] = {
     {"space", OPT_SPACE, "SLOT.AXIS=LIST", 0,
      "members of an axis, separated by commas; may be repeated (below)", 0},
     {"first", OPT_FIRST, "N", 0, "pairs that are measured together at first (default 512)", 0},
-    {"least", OPT_LEAST, "N", 0, "tensors that every round has at least (default 12)", 0},
+    {"least", OPT_LEAST, "N", 0, "tensors that a round has at least (default 12)", 0},
     {"reference", OPT_REFERENCE, "LIST", 0,
      "variants or recipes to compare with (default: all AdamW with codes for both moments within "
      "the budget)",
@@ -92,7 +92,7 @@ static const char doc[] =
         "\n"
         "Examples:\n"
         "  qualm search\n"
-        "  qualm search --bits 6 --seed 3 --out results/six.h5 && qualm plot results/six.h5\n"
+        "  qualm search --bits 6 --seed 3 --out six.h5 && qualm plot six.h5\n"
         "  qualm search --search 'runs/a/*.h5' --report 'runs/b/*.h5'\n"
         "  qualm search --space exp_avg.map=nf4:4s,lint:5s --space exp_avg_sq.round=mid\n"
         "\n"

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/base/name.h"
+#include "experiments/check/domain.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/catalog.h"
 #include "experiments/command/command.h"
@@ -393,6 +394,28 @@ static qm_status expect_width(const char *name, const json_t *found)
                : QM_OK;
 }
 
+/* Tells of a bin of the judge's domain as `qualm check` prints it: "sides two>64". */
+static void show_bin(const char *name, json_t *found)
+{
+    const char *blank = strchr(name, ' ');
+    for (int k = 0; blank && k < QM_COORDINATES; k++) {
+        const char *of = qm_coordinate_name(k), *bin;
+        char text[24], meaning[200];
+        if (strlen(of) != (size_t)(blank - name) || strncmp(of, name, strlen(of)) != 0)
+            continue;
+        for (int i = 0; (bin = qm_coordinate_bin(k, i, text)) && strcmp(bin, blank + 1) != 0;)
+            i++;
+        snprintf(meaning, sizeof meaning,
+                 "bin of the coordinate %s of the judge's domain, for coverage: its cases whose %s "
+                 "is %s",
+                 of, of, blank + 1);
+        if (bin)
+            json_array_append_new(found, json_pack("{s:s, s:s, s:s, s:s}", "kind", "word", "name",
+                                                   name, "summary", meaning, "file",
+                                                   "experiments/check/domain.h"));
+    }
+}
+
 /* Describes every item of that name ("log" is a map and a curve).  Text from ':' on is ignored
  * where there is no '/', but for the width of a map. */
 static qm_status show_named(const char *name, json_t *found)
@@ -422,6 +445,9 @@ static qm_status show_named(const char *name, json_t *found)
         return QM_OK;
     if (name[0] == 't' && name[1] && strspn(name + 1, "0123456789") == strlen(name + 1))
         return show_named("tN", found); /* t1, t12: a first step */
+    show_bin(name, found);
+    if (json_array_size(found))
+        return QM_OK;
     const char *dot = strchr(name, '.');
     if (dot && dot - name < NAME_MOST) { /* exp_avg.norm, a slot and an axis of it */
         char slot[NAME_MOST];
@@ -528,14 +554,13 @@ int qm_cmd_show(int argc, char **argv)
         "word that the program prints: what it is, "
         "where it comes from and which file defines it."
         "\vExamples:\n"
-        "  qualm show adamw4_lpmm                 a variant: slots, sources, bits of state\n"
-        "  qualm show adamw4_ao,exp_avg.map=nf4   a recipe\n"
-        "  qualm show default_5b.yml              a configuration of low-bit-optimizers\n"
-        "  qualm show dyn:4s/block:128/bisect/mid a quantizer: every word, codebook, boundaries\n"
-        "  qualm show rank1                       a word of an axis\n"
-        "  qualm show quad                        a problem: its arguments, floor, suggested "
-        "rates\n"
-        "  qualm show nf4 --json                  for programs: an array, one object per meaning\n",
+        "  qualm show adamw4_lpmm  # a variant: slots, sources, bits of state\n"
+        "  qualm show adamw4_ao,exp_avg.map=nf4  # a recipe\n"
+        "  qualm show mine.yml  # a file of yours, as low-bit-optimizers reads it\n"
+        "  qualm show dyn:4s/block:128/bisect/mid  # a quantizer: words, codebook\n"
+        "  qualm show rank1  # a word of an axis\n"
+        "  qualm show quad  # a problem: its arguments, floor, suggested rates\n"
+        "  qualm show nf4 --json  # for programs: an array, one object per meaning\n",
         children,
         NULL,
         NULL};

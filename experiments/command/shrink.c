@@ -87,8 +87,10 @@ int qm_cmd_shrink(int argc, char **argv)
             "kernel, this input and what is expected; it needs nothing else, prints expected and "
             "got and exits 1 until the kernel in it is mended.  Of a variant it prints the input."
             "\vExamples:\n"
+            "  # mine.c is a kernel of yours that fails\n"
             "  qualm shrink --kernel mine.c\n"
-            "  qualm shrink --kernel mine.c --case 4097/planted/wd/t1/forced --seed 7 --out bug.c\n"
+            "  qualm shrink --kernel mine.c --case 4097/planted/wd/t1/forced --seed 7 \\\n"
+            "    --out bug.c\n"
             "  qualm shrink --kernel mine.so --as adamw8_bnb --shape 1000003 --steps 20\n"
             "  qualm shrink adamw4_ao --case 129/exact/exact/t1/forced\n"
             "Exit code 0: it is shrunk; 4: nothing fails.",

@@ -144,6 +144,7 @@ int qm_cmd_size(int argc, char **argv)
         "\vExamples:\n"
         "  qualm size --shapes llama7b\n"
         "  qualm size --shapes gpt2 -V adamw4_lpmm,adamw4_ao,exp_avg.norm=row\n"
+        "  # my_model.txt and states.h5 are files of yours\n"
         "  qualm size --shapes my_model.txt --json\n"
         "  qualm size --shapes states.h5 --tensor '/param$'\n",
         children,

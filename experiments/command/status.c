@@ -17,11 +17,12 @@ static const char doc[] =
     "their segment is closed, which is every second at first and every minute in long campaigns.\n"
     "\n"
     "Examples:\n"
+    "  # big.run is the folder of a campaign that is under way\n"
     "  qualm status results/big.run\n"
     "  qualm status --json results/*.run\n"
     "\n"
-    "Exit codes: 0 all cells are done, 3 a ledger cannot be read, 4 no campaign there, 75 cells "
-    "are still to do.";
+    "Exit codes: 0 all cells are done, 3 no such folder, or a ledger cannot be read, 4 no "
+    "campaign in it, 75 cells are still to do.";
 
 static error_t option(int key, char *arg, struct argp_state *state)
 {

@@ -30,7 +30,7 @@ static const struct argp_option options[] = {
      "array tasks, each a shard (default: about ten minutes of estimated work each, 64 at most)",
      0},
     {"cpus", KEY_CPUS, "N", 0, "processes per task (1)", 0},
-    {"time", KEY_TIME, "LIMIT", 0, "time limit of a task, as sbatch takes it (1:00:00)", 0},
+    {"time", KEY_TIME, "LIMIT", 0, "time limit of a task, in sbatch's form (1:00:00)", 0},
     {"partition", 'p', "NAME", 0, "partition", 0},
     {"sbatch", KEY_SBATCH, "OPTION", 0,
      "another option for the array, as in a script; may be repeated; account, qos, reservation, "
@@ -55,8 +55,10 @@ static const char doc[] =
     "all nodes see; the scripts are DIR/array.sh and DIR/merge.sh.\n"
     "\n"
     "Examples:\n"
+    "  # mine.yaml is a suite of yours\n"
     "  qualm submit --slurm mine.yaml --dry-run\n"
-    "  qualm submit --slurm mine.yaml --tasks 16 --cpus 8 --time 4:00:00 --partition batch\n"
+    "  qualm submit --slurm mine.yaml --tasks 16 --cpus 8 --time 4:00:00 \\\n"
+    "    --partition batch\n"
     "  qualm submit --slurm mine.yaml --sbatch=--account=p123\n"
     "  qualm status results/mine.run\n"
     "\n"

@@ -42,6 +42,7 @@ static const char doc[] =
     "\n"
     "Examples:\n"
     "  qualm tune ablation_rank1\n"
+    "  # mine.yaml is a suite of yours\n"
     "  qualm tune --variants mine.yaml && qualm run mine.yaml\n"
     "  qualm tune --size small --seeds 8 ablation_momentum -o rates.json\n"
     "\n"

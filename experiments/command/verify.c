@@ -85,6 +85,7 @@ int qm_cmd_verify(int argc, char **argv)
         "answer has another type or size, 4 when no step is answered.  The format: "
         "results/GOLDEN.md."
         "\vExamples:\n"
+        "  # golden.h5 holds answers of yours beside what `qualm gen` wrote\n"
         "  qualm verify golden.h5\n"
         "  qualm gen adamw4_ao --out - | your-kernel | qualm verify -\n"
         "  qualm verify answers.npz --json\n",

@@ -72,6 +72,18 @@ static int nest(struct nesting *n, const char *text, size_t size)
     return n->anchors <= QM_TEXT_ANCHORS;
 }
 
+/* Checks the bytes of a text from byte `from` on, of which there are `size`.  A text has no byte 0,
+ * but in UTF-16, which begins with a byte order mark and is left to the parser. */
+static qm_status check_is_text(const char *path, const char *text, size_t from, size_t size)
+{
+    const unsigned char *c = (const unsigned char *)text;
+    int is_wide = size >= 2 && ((c[0] == 0xff && c[1] == 0xfe) || (c[0] == 0xfe && c[1] == 0xff));
+    const char *zero = is_wide ? NULL : memchr(text + from, 0, size - from);
+    return zero ? qm_fail(QM_BAD_FILE, "%s: is no text: byte %zu is 0, expected a text in UTF-8",
+                          path, (size_t)(zero - text))
+                : QM_OK;
+}
+
 /* Reads the whole text into *out, which the caller frees in any case. */
 static qm_status read_text(const char *path, int fd, char **out, size_t *size)
 {
@@ -88,6 +100,7 @@ static qm_status read_text(const char *path, int fd, char **out, size_t *size)
             return qm_fail(QM_BAD_FILE, "%s: cannot be read: %s", path, strerror(errno));
         if (got == 0)
             return QM_OK;
+        QM_TRY(check_is_text(path, *out, all, all + (size_t)got));
         if (!nest(&n, *out + all, (size_t)got))
             return n.anchors > QM_TEXT_ANCHORS
                        ? qm_fail(QM_BAD_ARG, "%s: more than %d anchors (&NAME)", path,

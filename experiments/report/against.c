@@ -9,11 +9,14 @@
 #include "core/recipe/recipe.h"
 #include "experiments/cli/cli.h"
 #include "experiments/protocol/stats.h"
+#include "experiments/report/distinct_texts.h"
+#include "experiments/report/value_range.h"
 
 #define RUNS     "/protocol/runs"
 #define VERDICTS "/protocol/verdicts"
 
 static const double start_bound = 1e-9, twin_bound = 1e-6;
+enum { REASON = 300 };                       /* bytes of the reason why a run has no partner */
 static const char not_tuned[] = "not tuned"; /* of the column rates */
 
 /* ---- reading ------------------------------------------------------------------------------- */
@@ -132,31 +135,6 @@ static enum stage stage_of(const struct runs *a, int64_t i, const char *family_a
     return is_apart ? STAGE_basin : STAGE_paired;
 }
 
-/* The distinct ones of the texts of some rows, borrowed. */
-struct words {
-    int64_t n, *of; /* of[rows]: the word of a row */
-    char **word;
-};
-
-static qm_status words_make(char **text, int64_t rows, struct words *out)
-{
-    out->of = calloc((size_t)rows + 1, sizeof *out->of);
-    out->word = calloc((size_t)rows + 1, sizeof *out->word);
-    for (int64_t i = 0; out->of && out->word && i < rows; i++) {
-        while (out->of[i] < out->n && strcmp(out->word[out->of[i]], text[i]) != 0)
-            out->of[i]++;
-        out->word[out->of[i]] = text[i];
-        out->n += out->of[i] == out->n;
-    }
-    return out->of && out->word ? QM_OK : qm_fail(QM_NO_MEMORY, "%lld rows", (long long)rows);
-}
-
-static void words_free(struct words *w)
-{
-    free(w->of);
-    free(w->word);
-}
-
 struct pair {
     int64_t mine, theirs; /* rows */
     double d;             /* mine minus theirs */
@@ -167,8 +145,8 @@ struct pairs {
     struct pair *pair;
     int64_t n, room;
     enum stage *stage; /* [a->rows], of any archived variant; STAGE_COUNT: not compared */
-    struct words mine, theirs, problem; /* labels of a, of b; problems of a */
-    char *is_plain;                     /* [theirs.n]: the archive's suite names the variant */
+    struct qm_distinct_texts mine, theirs, problem; /* labels of a, of b; problems of a */
+    char *is_plain;    /* [theirs.n]: the archive's suite names the variant */
     unsigned char *of; /* [a->rows][theirs.n]: the stage of each archived variant */
 };
 
@@ -184,9 +162,9 @@ static qm_status find_pairs(struct pairs *p)
 {
     const struct runs *a = p->a, *b = p->b;
     const char **theirs = calloc((size_t)b->rows + 1, sizeof *theirs);
-    QM_TRY(words_make(a->label, a->rows, &p->mine));
-    QM_TRY(words_make(a->problem, a->rows, &p->problem));
-    QM_TRY(words_make(b->label, b->rows, &p->theirs));
+    QM_TRY(qm_distinct_texts_make(a->label, a->rows, &p->mine));
+    QM_TRY(qm_distinct_texts_make(a->problem, a->rows, &p->problem));
+    QM_TRY(qm_distinct_texts_make(b->label, b->rows, &p->theirs));
     p->stage = calloc((size_t)a->rows + 1, sizeof *p->stage);
     p->of = calloc((size_t)a->rows + 1, (size_t)p->theirs.n + 1);
     p->is_plain = calloc((size_t)p->theirs.n + 1, 1);
@@ -391,7 +369,7 @@ static int64_t apart_at(const struct pairs *p, int64_t run, int64_t theirs)
 }
 
 /* The problems of seen[problem.n] in words, owned: all, all but the few others, or these. */
-static char *problem_names(const struct words *problem, const char *seen)
+static char *problem_names(const struct qm_distinct_texts *problem, const char *seen)
 {
     int64_t n = 0, told = 0;
     char *text = NULL;
@@ -404,14 +382,48 @@ static char *problem_names(const struct words *problem, const char *seen)
         fputs(n < problem->n ? "all but " : "all", to);
     for (int64_t i = 0; to && i < problem->n; i++)
         if (seen[i] == !rest)
-            fprintf(to, "%s%s", told++ ? "; " : "", problem->word[i]);
+            fprintf(to, "%s%s", told++ ? "; " : "", problem->text[i]);
     if (to)
         fclose(to);
     return text;
 }
 
-/* Counts the runs of every entry, and sets the flags of its problems. */
-static void count_apart(const struct pairs *p, int64_t *runs, char *seen)
+/* What of run i keeps it from its partners at a stage; NaN where that is no number. */
+static double apart_value(const struct runs *s, int64_t i, enum stage stage, int is_instance)
+{
+    return stage == STAGE_steps   ? (double)s->steps[s->cell[i]]
+           : stage == STAGE_scale ? s->scale[i]
+           : stage != STAGE_seed  ? (double)NAN
+           : !is_instance         ? (double)s->seed[i]
+           : s->instance          ? (double)s->instance[i]
+                                  : 1.0;
+}
+
+/* The reason of a stage with the values of run i and those of an archived variant (theirs.n: of
+ * all) on the problem of the run: "another number of steps there: 40, here 20". */
+static void stage_told(const struct pairs *p, int64_t i, int64_t theirs, enum stage s,
+                       char out[REASON])
+{
+    struct qm_value_range there[2] = {{.n = 0}, {.n = 0}};
+    char text[2][100];
+    for (int64_t k = 0; k < p->b->rows; k++)
+        if (is_plain(p->b, k) && (theirs == p->theirs.n || p->theirs.of[k] == theirs) &&
+            strcmp(p->b->problem[k], p->a->problem[i]) == 0)
+            for (int j = 0; j < 2; j++)
+                qm_value_range_add(&there[j], apart_value(p->b, k, s, j));
+    for (int j = 0; j < 2; j++)
+        qm_value_range_text(&there[j], text[j], sizeof text[j]);
+    int n = snprintf(out, REASON, "%s", stage_text[s]);
+    if (s == STAGE_seed)
+        snprintf(out + n, REASON - (size_t)n, ": seeds %s of instances %s, here seed %.9g of %.9g",
+                 text[0], text[1], apart_value(p->a, i, s, 0), apart_value(p->a, i, s, 1));
+    else if (there[0].n)
+        snprintf(out + n, REASON - (size_t)n, ": %s, here %.9g", text[0],
+                 apart_value(p->a, i, s, 0));
+}
+
+/* Counts the runs of every entry, keeps the first, and sets the flags of its problems. */
+static void count_apart(const struct pairs *p, int64_t *runs, int64_t *first, char *seen)
 {
     for (int64_t i = 0; i < p->a->rows; i++) {
         int none = p->stage[i] <= STAGE_seed; /* the reason holds for the archive as a whole */
@@ -420,6 +432,7 @@ static void count_apart(const struct pairs *p, int64_t *runs, char *seen)
             if (p->stage[i] == STAGE_COUNT || !is_named)
                 continue;
             int64_t at = apart_at(p, i, k);
+            first[at] = runs[at] ? first[at] : i;
             runs[at]++;
             seen[at * p->problem.n + p->problem.of[i]] = 1;
         }
@@ -431,20 +444,22 @@ static qm_status store_apart(const struct pairs *p, struct qm_store *store)
 {
     int64_t variants = p->theirs.n + 1, n = 0;
     size_t room = (size_t)(p->mine.n * variants * STAGE_COUNT) + 1;
-    int64_t *runs = calloc(2 * room, sizeof *runs), *count = runs ? runs + room : NULL;
+    int64_t *runs = calloc(3 * room, sizeof *runs), *count = runs ? runs + room : NULL;
     char *seen = calloc(room, (size_t)p->problem.n + 1), **names = calloc(room, sizeof *names);
     const char **text = calloc(3 * room, sizeof *text);
-    int ok = runs && seen && names && text;
+    char(*why)[REASON] = calloc(room, sizeof *why);
+    int ok = runs && seen && names && text && why;
     if (ok)
-        count_apart(p, runs, seen);
+        count_apart(p, runs, count + room, seen);
     for (size_t e = 0; ok && e < room; e++) {
         size_t rest = e / STAGE_COUNT, theirs = rest % (size_t)variants;
         if (!runs[e])
             continue;
-        text[n] = p->mine.word[rest / (size_t)variants];
+        text[n] = p->mine.text[rest / (size_t)variants];
         text[room + (size_t)n] =
-            (int64_t)theirs < p->theirs.n ? p->theirs.word[theirs] : "every one";
-        text[2 * room + (size_t)n] = stage_text[e % STAGE_COUNT];
+            (int64_t)theirs < p->theirs.n ? p->theirs.text[theirs] : "every one";
+        stage_told(p, count[room + e], (int64_t)theirs, (enum stage)(e % STAGE_COUNT), why[n]);
+        text[2 * room + (size_t)n] = why[n];
         names[n] = problem_names(&p->problem, seen + e * (size_t)p->problem.n);
         ok = names[n] != NULL;
         count[n++] = runs[e];
@@ -463,6 +478,7 @@ static qm_status store_apart(const struct pairs *p, struct qm_store *store)
     for (int64_t i = 0; names && i < n; i++)
         free(names[i]);
     free(names);
+    free(why);
     free(runs);
     free(seen);
     free(text);
@@ -475,7 +491,9 @@ static void note_apart(const struct pairs *p)
 {
     int64_t apart[STAGE_COUNT] = {0}, all = 0, without = 0;
     char names[600] = "";
+    char reason[REASON];
     int most = STAGE_problem;
+    int64_t first = 0;
     for (int64_t i = 0; i < p->a->rows; i++)
         if (p->stage[i] != STAGE_COUNT) {
             all++;
@@ -485,15 +503,19 @@ static void note_apart(const struct pairs *p)
     for (int s = 0; s < STAGE_COUNT; s++)
         most = apart[s] > apart[most] ? s : most;
     for (int64_t k = 0; most == STAGE_problem && k < p->b->rows; k++) {
-        int64_t first = 0;
-        while (strcmp(p->b->problem[first], p->b->problem[k]) != 0)
-            first++;
-        if (first == k && strlen(names) + strlen(p->b->problem[k]) + 10 < sizeof names)
+        int64_t same = 0;
+        while (strcmp(p->b->problem[same], p->b->problem[k]) != 0)
+            same++;
+        if (same == k && strlen(names) + strlen(p->b->problem[k]) + 10 < sizeof names)
             strcat(strcat(names, *names ? ", " : ": it has "), p->b->problem[k]);
     }
-    if (without)
-        qm_note("against: %lld of %lld runs have no partner; of %lld: %s%s", (long long)without,
-                (long long)all, (long long)apart[most], stage_text[most], names);
+    if (!without)
+        return;
+    while (p->stage[first] != (enum stage)most)
+        first++;
+    stage_told(p, first, p->theirs.n, (enum stage)most, reason);
+    qm_note("against: %lld of %lld runs have no partner; of %lld: %s%s", (long long)without,
+            (long long)all, (long long)apart[most], reason, names);
 }
 
 /* Stores what every reader of the comparison has to be told. */
@@ -563,9 +585,9 @@ qm_status qm_against_write(struct qm_result *mine, struct qm_result *archive, co
     free(p.stage);
     free(p.of);
     free(p.is_plain);
-    words_free(&p.mine);
-    words_free(&p.theirs);
-    words_free(&p.problem);
+    qm_distinct_texts_free(&p.mine);
+    qm_distinct_texts_free(&p.theirs);
+    qm_distinct_texts_free(&p.problem);
     runs_free(&a);
     runs_free(&b);
     return st;

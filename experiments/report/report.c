@@ -133,15 +133,30 @@ static qm_status get_figures(struct making *m)
     return (p->figures = json_array()) ? QM_OK : qm_fail(QM_NO_MEMORY, "figures");
 }
 
+static int count_tables(const struct qm_page *p)
+{
+    int tables = 0;
+    for (int k = 0; k < p->listing.n; k++)
+        tables += p->listing.set[k].kind == QM_LISTED_table;
+    return tables;
+}
+
+/* QM_NO_MATCH where the page would have no figure and no table, as of what `qualm import` wrote. */
+static qm_status expect_something(const struct making *m)
+{
+    if (json_array_size(m->page.figures) > 0 || m->page.pairs || count_tables(&m->page) > 0)
+        return QM_OK;
+    return qm_fail(QM_NO_MATCH, "%s: holds nothing that a page shows: no figure and no table",
+                   m->o->path);
+}
+
 /* Notes what was made, and returns it as JSON. */
 static json_t *describe(const struct making *m)
 {
-    int tables = 0;
     const struct qm_page *p = &m->page;
+    int tables = count_tables(p);
     json_t *names = json_array(), *figure;
     size_t i;
-    for (int k = 0; k < p->listing.n; k++)
-        tables += p->listing.set[k].kind == QM_LISTED_table;
     json_array_foreach (p->figures, i, figure)
         json_array_append(names, json_object_get(figure, "name"));
     qm_note("%s: %zu figures, %d tables", m->out, json_array_size(p->figures), tables);
@@ -161,6 +176,7 @@ static qm_status write_all(struct making *m)
     if (m->o->against)
         QM_TRY(compare(m));
     QM_TRY(get_figures(m));
+    QM_TRY(expect_something(m));
     QM_TRY(write_file(m->out, &m->page, qm_page_write));
     if (m->o->markdown)
         QM_TRY(write_file(m->o->markdown, &m->page, qm_page_markdown));

@@ -206,8 +206,8 @@ json_t *qm_claim_json(const struct qm_suite *s, const struct qm_effect *effect)
                       of, "versus", versus, "unit", e->unit, "n", (json_int_t)effect[i].n, "cells",
                       (json_int_t)effect[i].cells, "not_quantized", (json_int_t)effect[i].left_out,
                       "best_rates", (json_int_t)effect[i].best, "not_finite", effect[i].not_finite,
-                      "mean", qm_json_number(effect[i].mean), "lo", qm_json_number(effect[i].lo),
-                      "hi", qm_json_number(effect[i].hi), "relation", e->relation_text, "verdict",
+                      "mean", qm_json_shown(effect[i].mean), "lo", qm_json_shown(effect[i].lo),
+                      "hi", qm_json_shown(effect[i].hi), "relation", e->relation_text, "verdict",
                       claim_verdict_text(effect[i].verdict)));
     }
     return json_pack("{s:s, s:s, s:s, s:o}", "suite", s->stem, "claim", s->claim, "source",

@@ -229,9 +229,9 @@ static void json_set_interval(json_t *row, const char *name, const struct qm_sum
 {
     char end[112];
     snprintf(end, sizeof end, "%s_lo95", name);
-    json_object_set_new(row, end, qm_json_number(r->low[i]));
+    json_object_set_new(row, end, qm_json_shown(r->low[i]));
     snprintf(end, sizeof end, "%s_hi95", name);
-    json_object_set_new(row, end, qm_json_number(r->high[i]));
+    json_object_set_new(row, end, qm_json_shown(r->high[i]));
 }
 
 json_t *qm_summary_json(const struct qm_summary *s)
@@ -250,7 +250,7 @@ json_t *qm_summary_json(const struct qm_summary *s)
         for (int v = 0; v < s->plan->n_values; v++)
             for (int k = 0; k < s->plan->n_stats; k++) {
                 number_name(s, v, k, name, sizeof name);
-                json_object_set_new(row, name, qm_json_number(qm_summary_value(s, r, v, k)));
+                json_object_set_new(row, name, qm_json_shown(qm_summary_value(s, r, v, k)));
                 if (s->stat[k] == QM_STAT_median)
                     json_set_interval(row, name, &s->row[r], v * s->plan->n_stats + k);
             }

@@ -71,9 +71,9 @@ static const char *kind(const struct qm_halving_entry *e)
 static json_t *interval_json(const struct qm_paired *x)
 {
     json_t *o = json_object();
-    json_object_set_new(o, "location", qm_json_number(x->mean));
-    json_object_set_new(o, "low", qm_json_number(x->lo95));
-    json_object_set_new(o, "high", qm_json_number(x->hi95));
+    json_object_set_new(o, "location", qm_json_shown(x->mean));
+    json_object_set_new(o, "low", qm_json_shown(x->lo95));
+    json_object_set_new(o, "high", qm_json_shown(x->hi95));
     json_object_set_new(o, "tensors", json_integer(x->n));
     return o;
 }

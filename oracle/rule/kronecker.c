@@ -189,8 +189,8 @@ static qm_status factorize(int64_t n, double *qr, double *tau, double *q, double
 }
 
 /* turn[j]: the error of column j of Q but for its sign, given that of B; HUGE_VAL: not small.
- * Returns the first column whose sign is open, as those of all behind it are; n: none.  inv: room of
- * n n, for R^-1. */
+ * Returns the first column whose sign is open, as those of all behind it are; n: none.  inv: room
+ * of n n, for R^-1. */
 static int64_t turns(int64_t n, const double *r, const double *tau, double error, double *inv,
                      double *turn)
 {

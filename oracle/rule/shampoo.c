@@ -180,17 +180,25 @@ static qm_status root_of(const struct qm_oracle_hyper *h, const struct factor *f
     return st;
 }
 
-/* Both, where they are due; from NULL: what the statistics just became.  judged[SLOTS]: what the
- * judged side stored, each NULL where nothing is known of it. */
+/* The judged side: its unit roundoff, what it stored (judged[SLOTS], each NULL where nothing is
+ * known of it), and what roots follow from (from[SLOTS]); NULL: nobody is judged. */
+struct judged_side {
+    double unit;
+    const double *const *judged, *const *from;
+};
+
+/* Both, where they are due.  by.from NULL: roots follow from what the statistics just became. */
 static qm_status renew(const struct qm_oracle_hyper *h, const struct factors *s, int64_t t,
-                       const double *g, double unit, const double *const *judged,
-                       const double *const *from, double *const *slot, double *const *e)
+                       const double *g, struct judged_side by, double *const *slot,
+                       double *const *e)
 {
     for (int64_t i = 0; i < 2 * s->k.down * s->k.across; i++) {
         if (is_due(t, h->stat_gap))
-            QM_TRY(statistic(h, &s->f[i], &s->k, g, unit, judged[s->f[i].of_vectors], slot, e));
+            QM_TRY(statistic(h, &s->f[i], &s->k, g, by.unit,
+                             by.judged ? by.judged[s->f[i].of_vectors] : NULL, slot, e));
         if (is_due(t, h->root_gap))
-            QM_TRY(root_of(h, &s->f[i], unit, from ? from : (const double *const *)slot, slot, e));
+            QM_TRY(root_of(h, &s->f[i], by.unit, by.from ? by.from : (const double *const *)slot,
+                           slot, e));
     }
     return QM_OK;
 }
@@ -295,8 +303,7 @@ static qm_status precondition(const struct qm_oracle_hyper *h, const struct qm_s
     if (!qm_kronecker_has(shape))
         return QM_OK;
     QM_TRY(factors_of(h, shape, &s));
-    static const double *const none[SLOTS];
-    qm_status st = renew(h, &s, t, g, 0x1p-53, none, NULL, slot, NULL);
+    qm_status st = renew(h, &s, t, g, (struct judged_side){0x1p-53, NULL, NULL}, slot, NULL);
     if (st == QM_OK && (double)t >= h->start)
         st = exact_direction(&s, n, g, slot, u);
     free(s.f);
@@ -367,8 +374,8 @@ static qm_status bound_direction(const struct qm_bound_step *b, int moments, str
             b->want[at][j] = b->slot[at][j];
     }
     QM_TRY(factors_of(h, b->shape, &s));
-    qm_status st =
-        renew(h, &s, b->t, b->g, unit, judged, stored, b->want + moments, b->e_slot + moments);
+    qm_status st = renew(h, &s, b->t, b->g, (struct judged_side){unit, judged, stored},
+                         b->want + moments, b->e_slot + moments);
     if (st == QM_OK && (double)b->t >= h->start)
         st = direction(b, &s, unit, kept, u);
     free(s.f);

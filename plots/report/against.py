@@ -60,7 +60,9 @@ def draw(c, out):
     out.figure(NAME, panels, (answer(v, rates) + campaign.lost_title(lost), MENU),
                f"At {rates}. {c.pairs_told['advice']} Trimmed mean over the seeds that both have, "
                "with its 95 % (thin) and 90 % (thick) interval; to the left the variant here has "
-               "the smaller gap. Only runs with the same problem, seed, learning rate, steps and "
+               f"the smaller gap. Equivalent: the 90 % interval lies within {forest.margin(v)}; better "
+               "or worse: the 95 % interval lies on one side of 0, after Benjamini and Hochberg's "
+               "correction at 5 %; else undecided. Only runs with the same problem, seed, learning rate, steps and "
                "double-precision twin are paired; the table /against/apart says which archived "
                "variants are not, and what did not agree." + campaign.lost_told(lost, " In means and "
                "intervals the gap 1000 stands for that of a run that diverged, and a pair of which "

@@ -61,3 +61,12 @@ def together(sentences):
     for head, said in there.items():
         heads.setdefault(said, []).append(head)
     return "".join(f" {named(of)}: {said.strip()}" for said, of in [*heads.items()][:MOST])
+
+
+def origin(units):
+    """The sentence on the unit of intervals over recorded tensors, [(source, tensor, ...)]; "" for
+    none.  A source is a run at a step, FILE:RUN/sSTEP."""
+    runs = {source.rpartition("/s")[0] or source for source, *_ in units}
+    return f" Intervals take tensors as independent of each other; {len({*units})} of them come " \
+        f"from {len(runs)} recorded run{'s' * (len(runs) != 1)}, and the interval is not one " \
+        "over models." if runs else ""

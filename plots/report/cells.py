@@ -15,6 +15,7 @@ BLOCKS, USUAL = "block:", 128
 MOST = 12  # panels of a figure
 ENOUGH = 6  # values of which two have the median between them with 95 %
 EXACT = 20 * 23 * math.log10(2)  # dB of an error of one unit in the last place of a float32
+TIE = 0.005  # dB that are 0 in the hundredths that are printed: two such values are equal
 SEEDS = ("seed", "rounding_seed")
 DRAWN = ("dist:", "problem:")  # sources whose data a seed draws
 pair = None  # two labels that are compared, instead of the first and the best
@@ -44,7 +45,7 @@ def has_median(found):
 
 def is_nothing(x):
     """Whether a difference is 0 in the hundredths that are printed."""
-    return abs(x) < 0.005
+    return abs(x) < TIE
 
 
 def side(low, high):
@@ -64,6 +65,13 @@ def wins(gains):
     return sum(side(x, x) > 0 for x in gains)
 
 
+def ties_told(d=()):
+    """What a caption says of differences that are no win, with how many of `d` there are."""
+    n = sum(is_nothing(x) for x in d)
+    return f"values that differ by less than {TIE} dB, 0 as printed, are equal and count for " \
+        "neither" + f" ({n} of {len(d)} here)" * bool(n)
+
+
 def equal_told(d, unit):
     """What a title says of two formats whose differences d are 0 to the bit, or as printed; else
     ""."""
@@ -74,7 +82,7 @@ def equal_told(d, unit):
         return f"are the same to the bit on {n} of {n} {what}"
     if not is_nothing(mid) or not (low > 0.0 or high < 0.0 or all(map(is_nothing, (low, high)))):
         return ""
-    return f"are equal within 0.01 {unit} on {int(np.sum(np.abs(d) < 0.01))} of {n} {what}"
+    return f"are equal within {TIE} {unit} on {sum(map(is_nothing, d))} of {n} {what}"
 
 
 def denies(grid, first, best, said):
@@ -575,11 +583,14 @@ class Cells:
                 + f" and {len(low) - 4} more" * (len(low) > 4) + "."
         return out
 
+    def origin(self):
+        return alike.origin([x for x in self.units.values() if not x[0].startswith(DRAWN)])
+
     def medians(self):
         """What the caption says of exact values and of points that have no median for them."""
         (values, points), out = self.exact, ""
         if values:
-            out = f"; {values} values are" if values > 1 else "; 1 value is"
+            out = f"; {values} value{'s are' if values > 1 else ' is'}"
             out += " exact to float32's last place (as where each element has a scale of its " \
                 "own): such values count in medians, and an end of a bar among them is not drawn"
         if points:

@@ -158,7 +158,6 @@ def draw(c, out):
     out.figure(NAME, panels, (first + campaign.lost_title(lost), MENU),
                others + ". " * bool(others) + unchanged(same)
                + f"At {c.verdict_rate()}: {forest.mean_over(v)} {forest.interval_told(v)}; "
-               "to the right is worse; verdicts after Benjamini and "
-               f"Hochberg. {forest.GAP}." + forest.marks_told(v, forest.named(v), v["apart"])
+               f"to the right is worse. {forest.GAP}." + forest.judged_told(v) + forest.marks_told(v, forest.named(v), v["apart"])
                + twins_told(c, v) + forest.lost_told(lost) + c.left_told() + rest,
                forest.shapes(v)[:-1])

@@ -192,4 +192,4 @@ def draw(c, out):
                    "elements together, so that large tensors decide; in the median each tensor "
                    "counts as one" + table.medians()
                    + (f"; {left_out} comparisons at equal bits have no panel" if left_out else "")
-                   + table.omitted() + alike.together(told), wide=len(panels) == 1)
+                   + table.omitted() + table.origin() + alike.together(told), wide=len(panels) == 1)

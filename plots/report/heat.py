@@ -66,6 +66,6 @@ def draw(c, out):
                f"{c.verdict_rate()}: blue and framed is lower than the twin's, orange is higher, certain or not. "
                f"{forest.GAP}. Signs: "
                + ", ".join(f"{sign} {word}" for word, sign in SIGNS.items() if word in v["verdict"])
-               + "." + forest.marks_told(v, forest.named(v))
+               + "." + forest.judged_told(v) + forest.marks_told(v, forest.named(v))
                + forest.fewer_told(v, forest.named(v)) + forest.lost_told(lost)
                + c.left_told(), wide=True)

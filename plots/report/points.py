@@ -9,7 +9,7 @@ import alike
 import campaign
 import common
 import numpy as np
-from cells import BLOCKS, Cells, bars, has_median, interval, is_block, mark_exact, others
+from cells import BLOCKS, Cells, bars, has_median, interval, is_block, mark_exact, others, ties_told
 
 NAME, MENU = "points", "Values"
 UPRIGHT, MOST = 12, 48  # names on the horizontal axis: more stand upright; so many are shown
@@ -79,10 +79,12 @@ def draw(c, out):
         k = int(np.argmax(effects))
         title = ": ".join(answers[k])
     rest = [f"{head}: {a}." for i, (head, a) in enumerate(answers) if a and i != k]
+    any_win = any(answer for _, answer in answers)
     title += others(grids, k) + campaign.lost_title(table.lost)
     out.figure(NAME, panels, (title, MENU),
                f"The title is of {answers[k][0]}. " * (len(panels) > 1)
                + " ".join(rest[:4]) + f" A point is the median over at most {table.tensors()},"
                " its bar, and brackets, hold the median with 95 % (below six tensors: the range)"
                + "; markers at one place stand side by side so as not to overlap" * beside
-               + table.medians() + table.omitted() + alike.together(told), wide=len(panels) == 1)
+               + table.medians() + "; " * any_win + ties_told() * any_win
+               + table.omitted() + table.origin() + alike.together(told), wide=len(panels) == 1)

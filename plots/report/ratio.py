@@ -28,16 +28,15 @@ def end_ratios(rows, curves):
 
 
 def furthest(ends):
-    """(labels, problem, ratio) of the ratio that is furthest from 1, of ends: {(problem, label):
-    median ratio}; several labels where it is equal on one problem.  None where there is none."""
+    """(labels, problems, ratio) of the ratio that is furthest from 1, of ends: {(problem, label):
+    median ratio}; several where the printed numbers are the same.  None where there is none."""
     ends = {key: end for key, end in ends.items() if np.isfinite(end) and end > 0}
     if not ends:
         return None
-    apart = {key: abs(np.log(end)) for key, end in ends.items()}
-    first = max(apart, key=apart.get)
-    labels = [label for problem, label in ends
-              if problem == first[0] and apart[problem, label] == apart[first]]
-    return labels, first[0], ends[first]
+    first = max(ends, key=lambda key: abs(np.log(ends[key])))
+    same = [key for key in ends if common.digits(ends[key]) == common.digits(ends[first])]
+    return (list(dict.fromkeys(label for _, label in same)),
+            list(dict.fromkeys(problem for problem, _ in same)), ends[first])
 
 
 def draw_panel(c, rows, curves):
@@ -83,7 +82,7 @@ def draw(c, out):
     title, worst = campaign.ALL_PLAIN.format("variant"), furthest(found)
     if worst:
         title = f"Furthest from its twin at the end: {together(worst[0])} on " \
-            f"{worst[1].split()[0]}, {common.digits(worst[2])} times the twin's loss"
+            f"{', '.join(problem.split()[0] for problem in worst[1])}, {common.digits(worst[2])} times the twin's loss"
     elif found:
         title = "Nothing that is compared has a median ratio at the end: half or more of the " \
             "runs or all twins diverged, or the twin has no loss above 0"

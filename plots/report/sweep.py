@@ -2,6 +2,7 @@
 import campaign
 import common
 import contrasts
+import forest
 import numpy as np
 
 NAME, MENU = "sweep", "Contrasts over the rate"
@@ -67,7 +68,7 @@ def draw(c, out):
         panels.append((panel(one, lines), name, answer(one, pair)))
     out.figure(NAME, panels, (answer(v, pair) + campaign.lost_title(lost), MENU),
                "Trimmed mean over pairs of runs with its 95 % interval; above 0 is worse; each "
-               "panel has a scale of its own. Verdicts after Benjamini and Hochberg over all points."
+               "panel has a scale of its own." + forest.judged_told(v)
                + contrasts.twins_told(c, v)
                + campaign.lost_told(lost, " Points with such runs are not drawn, and where all "
                                           "of a side did not counted."))

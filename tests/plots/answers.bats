@@ -166,3 +166,48 @@ for ax in fig.axes:
     assert ax.get_legend().get_window_extent().x0 >= ax.bbox.x0
 END
 }
+
+@test "gap, heat, contrasts and sweep tell both conditions of equivalent, and its margin" {
+    suite verdicts 'protocol: paired' 'coupling: closed' 'source: "problem:nqm"' 'seed: 1..6' \
+        'steps: 20' "variant: [{a: \"$four\"}, {b: \"$four,exp_avg.map=nf4\"}]"
+    for figure in gap heat contrasts; do
+        [[ $(told verdicts $figure) == *" Equivalent: the 90 % interval lies within ±δ (δ: 0.0212), and no more pairs are far off, over 8 robust "*" than with float32 states. Better or worse: the 95 % interval lies on one side of 0, "*"Hochberg's correction at 5 %. Else undecided."* ]]
+    done
+    PYTHONPATH=plots/figures:plots/report "$PYTHON" - <<'END'
+import forest, numpy as np
+assert forest.margin({"delta": np.array([0.02, np.nan, 0.02])}) == "\u00b1\u03b4 (\u03b4: 0.02)"
+assert forest.margin({"delta": np.array([0.05, 0.02])}) == "\u00b1\u03b4 (\u03b4: 0.02 to 0.05)"
+assert forest.margin({}) == "\u00b1\u03b4"
+END
+}
+
+@test "ratio and gap: what prints the same has no winner, all of it is named" {
+    PYTHONPATH=plots/figures:plots/report "$PYTHON" - <<'END'
+import forest, numpy as np, ratio
+ends = {("mlp", "a"): 1.1325, ("mlp", "b"): 1.1301, ("mlp", "c"): 0.99}
+assert ratio.furthest(ends)[:2] == (["a", "b"], ["mlp"]), ratio.furthest(ends)
+ends["nqm", "c"] = 1.1299
+assert ratio.furthest(ends)[:2] == (["a", "b", "c"], ["mlp", "nqm"])
+ends["nqm", "c"] = 1.14
+assert ratio.furthest(ends) == (["c"], ["nqm"], 1.14) and ratio.furthest({}) is None
+v = {"verdict": np.array(["worse"] * 2), "mean": np.array([0.5004, 0.5001]),
+     "label": np.array(["a", "b"]), "problem": np.array(["mlp"] * 2), "n": np.array([9, 9])}
+assert forest.answer(v).endswith("the largest of those worse: 2 variants on mlp, +0.5 decades"), v
+END
+}
+
+@test "dumbbell: the caption has the title's order, its ties and exact values; the unit of intervals" {
+    suite pairs "variant: \"$four\"" 'exp_avg.map: [nf4, int]' 'exp_avg.norm: ["block:32", row]' \
+        'source: "states:*"' 'slot: exp_avg' 'coupling: oneshot'
+    run told pairs dumbbell
+    [[ "$output" == "exp_avg.map: nf4 beats int on "* ]]
+    higher=${output#*beats int on }
+    higher=${higher%% tensors*}
+    [[ "$output" == *"SQNR of the state (dB): nf4 against int at exp_avg.norm row, $higher higher and "* ]]
+    [[ "$output" == *" equal. "*"values that differ by less than 0.005 dB, 0 as printed, are equal and count for neither"* ]]
+    [[ "$output" == *"; exact: no error, or one below float32's last place (a ratio of more than 138 dB), drawn to the right"* ]]
+    for figure in dumbbell points frontier; do
+        [[ $(told pairs $figure) == *" Intervals take tensors as independent of each other; 90 of them come from 7 recorded runs, and the interval is not one over models."* ]]
+    done
+    [[ $(told pairs points) == *"values that differ by less than 0.005 dB"* ]]
+}

@@ -19,7 +19,7 @@ def texts(root):
                             and d not in ("build", "bundle", "__pycache__"))
         for path in (os.path.join(folder, f) for f in sorted(files) if not f.endswith(DATA)):
             if not os.path.islink(path) and os.path.getsize(path) < 1 << 22:
-                with open(path, encoding="latin-1") as f:
+                with open(path, encoding="utf-8", errors="replace") as f:
                     yield path, f.read()
 
 

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "experiments/check/judge.h"
+#include "experiments/check/slot.h"
 
 /* Errors of known size, 2^-10 and 2^-20 of every number; steps where an error is 0 are left out. */
 static void test_rmse(void **state)
@@ -74,10 +75,28 @@ static void test_rmse_of_variants(void **state)
     }
 }
 
+/* Texts of findings have no sign of a NaN and no range of equal ends. */
+static void test_finding_text(void **state)
+{
+    (void)state;
+    static const char *const texts[][2] = {
+        {"scale 3 is 0x1p+0, want 0x1.2p-40 to 0x1.2p-40", "scale 3 is 0x1p+0, want 0x1.2p-40"},
+        {"want 1e-12 to 1e-12; p -nan, g nan, q -nan", "want 1e-12; p nan, g nan, q nan"},
+        {"want -0x1p-3 to 0x1p-3, k 1 to 11", "want -0x1p-3 to 0x1p-3, k 1 to 11"},
+        {"unit value 1 to 1, scale 2 to 3", "unit value 1, scale 2 to 3"},
+        {"code 3 to ", "code 3 to "}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct qm_finding f = {.severity = 0};
+        assert_int_equal(qm_finding_set(&f, QM_BAD_BOUND, "%s", texts[i][0]), 1);
+        assert_string_equal(f.text, texts[i][1]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rmse),
+        cmocka_unit_test(test_finding_text),
         cmocka_unit_test(test_rmse_of_variants),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -497,6 +497,10 @@ P
     [ "$(json_value 'len(d[0]["list"])' plan --cells "$dir/mix.yaml")" = 90 ]
     json_on_stdout plan --json "$dir/mix.yaml"
     fails_with 4 "no campaign" status "$dir"
+    for command in status merge; do
+        fails_with 3 "nothere.h5: No such file or directory" $command "$dir/nothere.h5"
+        fails_with 3 "mix.yaml: is a file, expected the folder of a campaign" $command "$dir/mix.yaml"
+    done
     fails_with 4 "no file and no suite 'a?b'" plan $'a\nb' # the error is one line
     "$QUALM" run -q -w 1 --shard 1/2 -o "$dir/p.h5" "$dir/mix.yaml"
     run "$QUALM" status "$dir/p.run"

@@ -135,6 +135,11 @@ P
     one_line 3 "is no point of its curve" run s.yaml --rates off.json -n
     one_line 3 "not the lowest point of its curve" run s.yaml --rates worst.json -n
     one_line 3 "deep.json: nests deeper" run s.yaml --rates deep.json -n
+    printf 'variant: adamw4_ao\n\0[[[[' >zero.yaml
+    one_line 3 "zero.yaml: is no text: byte 19 is 0" run zero.yaml -n
+    one_line 3 "is no text: byte" run "$OLDPWD/experiments/data/gpt_austen.h5" -n
+    printf '\xff\xfev\0a\0r\0i\0a\0n\0t\0:\0 \0a\0d\0a\0m\0w\0004\0_\0a\0o\0\n\0' >wide.yaml
+    one_line 2 "the suite has no 'source'" run wide.yaml -n
     one_line 3 "twice.json:1: no file of \`qualm tune\`, which is JSON: duplicate" \
         run s.yaml --rates twice.json -n
     one_line 0 "none.json: has no checksum" run s.yaml --rates none.json -n

@@ -482,3 +482,15 @@ for low in "earliest", "v108", "v110":
     for x in arrays.values():
         assert (x.ravel() == numpy.arange(x.size)).all(), low'
 }
+
+@test "JSON tells an infinite metric from an undefined one" {
+    write_npy e.npy 1 128 1
+    write_npy z.npy 1 128 0
+    local metrics="d['rows'][0]['sqnr'], d['rows'][0]['collapse']"
+    [[ $(json_value "$metrics" analyze e.npy -Q nf4:4s/block:64/bisect/mid) == *inf*0.0* ]]
+    [[ $(json_value "$metrics" analyze z.npy -Q nf4:4s/block:64/bisect/mid) == *inf*None* ]]
+    printf '%s\n' 'variant: adamw4_ao' 'exp_avg.norm: ["block:64", row]' 'source: "states:*"' \
+        'slot: exp_avg' 'summary: [{name: s, by: exp_avg.norm, value: sqnr, stat: [median, max]}]' \
+        >s.yaml
+    [[ $(json_value "d[0]['summary']['s']" run s.yaml -o s.h5) == *"'sqnr_max': 'inf'"* ]]
+}

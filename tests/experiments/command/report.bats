@@ -213,8 +213,7 @@ END
     done
     for option in -o --markdown= --latex= --archive=; do
         fails_with 2 "over a file that this command reads" \
-            report "$option$DIR/../$(basename "$DIR")/s.h5" \
-            "$DIR/s.h5"
+            report "$option$DIR/../$(basename "$DIR")/s.h5" "$DIR/s.h5"
     done
     ln -s /dev/null "$DIR/null.html"
     fails_with 3 "expected the name of a file" report --no-figures "$DIR/s.h5" -o "$DIR/null.html"
@@ -277,6 +276,34 @@ END
     [ "$(seen "d['console'], d['requests'], d['width']")" = "[] [] 360" ]
     "$QUALM" report -q --no-figures "$DIR/archive.h5"
     run -0 "$PYTHON" tests/support/html_check.py "$DIR/archive.html" "$DIR/archive.h5"
+}
+
+@test "a file of nothing that a page shows is no page; steps and rates that differ are named" {
+    "$QUALM" import -q experiments/data/gpt_austen.h5 -o "$DIR/plain.h5"
+    fails_with 4 "plain.h5: holds nothing that a page shows" report "$DIR/plain.h5"
+    [ ! -e "$DIR/plain.html" ]
+    cat >"$DIR/steps.yaml" <<'Y'
+protocol: paired
+variant: adamw4_ao
+source: "problem:quad:n=64"
+coupling: closed
+exp_avg.min_numel: 0
+exp_avg_sq.min_numel: 0
+seed: 1..2
+steps: 20
+Y
+    "$QUALM" run -q "$DIR/steps.yaml" -o "$DIR/steps.h5" >/dev/null
+    local -A of=([steps]="steps: 20/steps: 30" [scale]="steps: 20/steps: 20\nlr_scale: 0.5"
+        [seed]="seed: 1..2/seed: 7")
+    local -A said=([steps]="another number of steps there: 20, here 30"
+        [scale]="no such multiple of the learning rate there: 1, here 0.5"
+        [seed]="no such seed of this instance there: seeds 1, 2 of instances 1, here seed 7 of 1")
+    for one in steps scale seed; do
+        sed "s/${of[$one]}/" "$DIR/steps.yaml" >"$DIR/$one.2.yaml"
+        "$QUALM" run -q "$DIR/$one.2.yaml" -o "$DIR/$one.2.h5" >/dev/null
+        fails_with 4 "${said[$one]}" report "$DIR/$one.2.h5" --against "$DIR/steps.h5" --no-figures
+        grep -q "${said[$one]}" "$DIR/$one.2.html"
+    done
 }
 
 @test "run --against writes the page; a missing archive is an error before the run" {

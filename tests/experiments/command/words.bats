@@ -48,6 +48,23 @@ Y
     done
 }
 
+@test "show: words of figures and of check; bins of coverage as they are printed" {
+    for word in machinery repetition number "write outside" "floating mode" "rule of CUDA" \
+        "pairs of bins" "not judged" δ "Benjamini and Hochberg" Benjamini-Hochberg \
+        "best of the set" "own twin" "loss above the floor" "rank 5" "sides two>64" \
+        "class lastmax" "step 2..15" "lr tiny"; do
+        qualm show "$word" >/dev/null || { echo "$word"; return 1; }
+    done
+    [[ $(qualm show "sides two>64") == *"bin of the coordinate sides"* ]]
+    fails_with 4 "nothing is named" show "sides three"
+    bins=$(qualm check --quick adamw4_ao 2>&1 | sed -n 's/^coverage.*; never: \([^;]*\);.*/\1/p' |
+        sed 's/, /\n/g')
+    [ "$(wc -l <<<"$bins")" -ge 3 ]
+    while read -r bin; do
+        qualm show "$bin" >/dev/null || { echo "$bin"; return 1; }
+    done <<<"$bins"
+}
+
 @test "every word of the glossary stands somewhere else in the tree as well" {
     long 2
     stale() { "$PYTHON" "$ROOT/tests/support/glossary_words.py" "$ROOT" "$@"; }
