@@ -305,6 +305,34 @@ static int large_share(const struct qm_domain *d, struct qm_domain_source *s, in
     return 1;
 }
 
+/* A share of a block that is a little more than a whole number of elements, so that blocks of one
+ * element fewer give one fewer away; and in turns with these tensors of two to four elements, whose
+ * error is coded twice. */
+static int narrow_share(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                        struct qm_case *c)
+{
+    enum { LEAST = 100, LENGTHS = 1500, FEW = 24, TINY = 3, BLOCKS = 3 };
+    if (!(d->reads >> QM_HYPER_k_init & 1) || i % 40 != 5)
+        return 0;
+    struct qm_case to = {.shape = {1, {2 + qm_domain_below(s, TINY)}},
+                         .kind = qm_domain_one_in(s, 2) ? QM_CLASS_normal : QM_CLASS_unit,
+                         .t = 1 + qm_domain_below(s, 30),
+                         .forced = 1};
+    if (i / 40 % 2) {
+        qm_domain_put(d, QM_HYPER_alpha, 0.125 * (double)(1 + qm_domain_below(s, 7)), &to);
+    } else {
+        int64_t block = LEAST + qm_domain_below(s, LENGTHS), whole = 1 + qm_domain_below(s, FEW);
+        to.shape.dim[0] = block * (1 + qm_domain_below(s, BLOCKS)) + qm_domain_below(s, block);
+        qm_domain_put(d, QM_HYPER_d_block, (double)block, &to);
+        qm_domain_put(d, QM_HYPER_k_init,
+                      (double)whole * (1.0 + 0.5 / (double)block) / (double)block, &to);
+    }
+    if (!qm_domain_takes(d, &to))
+        return 0;
+    *c = to;
+    return 1;
+}
+
 /* One or two whole blocks and a tail, or a little less than whole blocks, where a recipe's blocks
  * are longer than the sizes that other cases draw: what a kernel does wrongly in its second block,
  * or in a short one after it, shows only here.  Few elements are chosen and the window is short, so
@@ -469,7 +497,8 @@ int qm_aimed_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t
 {
     return many_draws(d, s, i, c) || exact_decay(d, s, i, c) || rounds_to_inf(d, s, i, c) ||
            projection_tail(d, s, i, c) || long_blocks(d, s, i, c) || many_ranks(d, s, i, c) ||
-           long_memory(d, s, i, c) || large_share(d, s, i, c) || due_preconditioners(d, s, i, c) ||
-           graded_roots(d, s, i, c) || second_block(d, s, i, c) || beyond_sides(d, s, i, c) ||
-           swamped_sums(d, s, i, c) || blocked_factor(d, s, i, c) || dropped_update(d, s, i, c);
+           long_memory(d, s, i, c) || large_share(d, s, i, c) || narrow_share(d, s, i, c) ||
+           due_preconditioners(d, s, i, c) || graded_roots(d, s, i, c) ||
+           second_block(d, s, i, c) || beyond_sides(d, s, i, c) || swamped_sums(d, s, i, c) ||
+           blocked_factor(d, s, i, c) || dropped_update(d, s, i, c);
 }
