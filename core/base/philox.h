@@ -70,12 +70,13 @@ QM_FN uint32_t qm_draw(const struct qm_draws *d, int64_t element)
 /* Whether a kernel of a user gets planted draws for a tensor of this number. */
 QM_FN int qm_draws_are_planted(uint32_t tensor) { return tensor > 1; }
 
-/* The same as qm_draw but for one element in 61, whose draw is within 16 of the least, of the
- * largest, or of the two in the middle: draws that a test hardly meets. */
+/* The same as qm_draw but for one element in 61, whose draw is the least, the largest or one of the
+ * two in the middle, or in half of them within 16 of it: draws that a test hardly meets. */
 QM_FN uint32_t qm_draw_planted(const struct qm_draws *d, int64_t element)
 {
-    const uint32_t from[] = {0, 0x7ffffff0, 0x80000000, 0xfffffff0}, draw = qm_draw(d, element);
-    return element % 61 == 17 ? from[draw % 4] + (draw >> 28) : draw;
+    const uint32_t at[] = {0, 0x7fffffff, 0x80000000, 0xffffffff}, draw = qm_draw(d, element);
+    uint32_t which = draw % 4, off = draw >> 31 ? 0 : draw >> 27;
+    return element % 61 != 17 ? draw : which % 2 ? at[which] - off : at[which] + off;
 }
 
 /* The draws of elements first .. first + 3, with first a multiple of 4, in one block. */

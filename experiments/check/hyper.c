@@ -213,8 +213,7 @@ double qm_hyper_draw(int k, enum qm_hyper_bin bin, uint32_t word)
     double u = ((double)word + 0.5) * 0x1p-32;
     enum kind is = kinds[k];
     switch (bin) {
-    case QM_HYPER_BIN_zero:
-        return is == COUNT || is == ORDER || is == AREA || is == SHARE ? (double)NAN : 0.0;
+    case QM_HYPER_BIN_zero: return is == ORDER || is == SHARE ? (double)NAN : 0.0;
     case QM_HYPER_BIN_one: return is == POWER ? -1.0 : 1.0;
     case QM_HYPER_BIN_tiny: return tiny(is, u);
     case QM_HYPER_BIN_ordinary: return ordinary(is, u);

@@ -154,6 +154,20 @@ static int score_of(const struct qm_domain *d, int subject, struct qm_case *c)
     return score;
 }
 
+/* Shampoo's statistics and roots are due at every step, from vectors that are far from orthonormal;
+ * of small tiles, for a factor costs its order times the tensor's size. */
+static void make_due(const struct qm_domain *d, struct qm_domain_source *s, struct qm_case *c)
+{
+    enum { ORDERS = 6, LOADED = -2 };
+    qm_domain_put(d, QM_HYPER_stat_gap, 1.0, c);
+    qm_domain_put(d, QM_HYPER_root_gap, 1.0, c);
+    qm_domain_put(d, QM_HYPER_rect_stat, (double)(1 + qm_domain_below(s, 3)), c);
+    qm_domain_put(d, QM_HYPER_rect_root, (double)(1 + qm_domain_below(s, 4)), c);
+    qm_domain_put(d, QM_HYPER_max_order, (double)(3 + qm_domain_below(s, ORDERS)), c);
+    c->powered |= 1u << QM_POWER_s;
+    c->power[QM_POWER_s] = LOADED;
+}
+
 /* Of some candidates the one with most effects. */
 struct qm_case qm_large_settings(const struct qm_domain *d, struct qm_domain_source *s,
                                  int64_t turn, const struct qm_shape *shape)
@@ -185,6 +199,8 @@ struct qm_case qm_large_settings(const struct qm_domain *d, struct qm_domain_sou
         give_hyper(d, s, turn, &c);
         qm_domain_bound_step(d, PROJECTIONS, &c);
         give_parts(d, s, turn, &c);
+        if (d->reads >> QM_HYPER_stat_gap & 1 && shape->rank > 1 && turn % 2)
+            make_due(d, s, &c);
         int score = score_of(d, subject, &c);
         if (score > best) {
             best = score;

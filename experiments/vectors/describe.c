@@ -55,17 +55,19 @@ qm_status qm_describe_digest(json_t *root, char out[QM_HASH])
 
 /* ---- cases --------------------------------------------------------------------------------- */
 
-/* The hyper-parameters that are not 0, and those that the variant sets but the case makes 0. */
-static json_t *hyper(const struct qm_hyper *h, const struct qm_hyper *variant)
+/* The hyper-parameters that the rule reads, of these those that are not 0 and those that the
+ * variant sets but the case makes 0. */
+static json_t *hyper(const struct qm_rule *rule, const struct qm_hyper *h,
+                     const struct qm_hyper *variant)
 {
     json_t *o = json_object();
-#define X(name, value, text)                \
-    if (h->name != 0 || variant->name != 0) \
+#define X(name, value, text)                                                \
+    if ((h->name != 0 || variant->name != 0) && qm_rule_reads(rule, #name)) \
         json_object_set_new(o, #name, json_real(h->name));
     QM_HYPER_LIST(X)
 #undef X
-#define X(name, value, text) \
-    if (h->name != 0)        \
+#define X(name, value, text)                        \
+    if (h->name != 0 && qm_rule_reads(rule, #name)) \
         json_object_set_new(o, #name, json_true());
     QM_HYPER_FLAG_LIST(X)
 #undef X
@@ -118,7 +120,7 @@ qm_status qm_describe_case(const struct qm_recipe *r, const struct qm_vectors_ca
     qm_status st = qm_trial_of_case(r, &c->c, seed, 1, &t);
     for (int k = 0; st == QM_OK && k < (int)c->steps; k++) {
         struct qm_hyper h = qm_describe_hyper(&t, &c->c, k);
-        json_array_append_new(steps, hyper(&h, &r->base->hyper));
+        json_array_append_new(steps, hyper(r->rule, &h, &r->base->hyper));
     }
     if (st == QM_OK)
         *out = json_pack("{s:s, s:s, s:o, s:I, s:I, s:O, s:o}", "name", c->name, "id",
