@@ -237,6 +237,7 @@ int qm_slot_judge_code(const struct qm_slot_view *v, int slot, int64_t i,
         int n = signs(d, v->want[i], v->want[i], what);
         for (int k = 0; k < n; k++)
             is = position == moved(d, want, what[k]) ? QM_VERDICT_EQUAL : is;
+        want = n > 0 ? moved(d, want, what[0]) : want;
     }
     int found = 0, before;
     t->verdict[is]++;
