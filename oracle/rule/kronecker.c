@@ -12,7 +12,8 @@
 #include <gsl/gsl_linalg.h>
 #include <stdlib.h>
 
-#define SMALL 0x1p-6 /* larger turns of a vector are not first order */
+#define SMALL     0x1p-6  /* larger turns of a vector are not first order */
+#define DEPENDENT 0x1p-40 /* of the size of B: what is left of a column that depends on others */
 
 int qm_kronecker_has(const struct qm_shape *shape)
 {
@@ -188,14 +189,19 @@ static qm_status factorize(int64_t n, double *qr, double *tau, double *q, double
     return failed ? qm_fail(QM_INTERNAL, "QR of order %lld", (long long)n) : QM_OK;
 }
 
-/* turn[j]: the error of column j of Q but for its sign, given that of B; HUGE_VAL: not small.
- * Returns the first column whose sign is open, as those of all behind it are; n: none.  inv: room
- * of n n, for R^-1. */
-static int64_t turns(int64_t n, const double *r, const double *tau, double error, double *inv,
-                     double *turn)
+/* From which columns of Q on something is not known, n: from none: the sign; the column itself, for
+ * that of B depends on those before it, and a judged side may divide 0 by 0. */
+struct open_columns {
+    int64_t sign, all;
+};
+
+/* turn[j]: the error of column j of Q but for its sign, given that of B; HUGE_VAL: not small.  inv:
+ * room of n n, for R^-1. */
+static struct open_columns turns(int64_t n, const double *r, const double *tau, double error,
+                                 double *inv, double *turn)
 {
-    double sum = 0.0;
-    int64_t signs = n;
+    double sum = 0.0, size = norm(r, n * n, 1);
+    struct open_columns open = {n, n};
     for (int64_t j = 0; j < n; j++) {
         double of_column = 0.0, beta = r[j * n + j], alpha = beta * (1.0 - tau[j]);
         for (int64_t i = j; i >= 0; i--) {
@@ -209,12 +215,13 @@ static int64_t turns(int64_t n, const double *r, const double *tau, double error
         double apart = error * (1.0 + sqrt(2.0 * sum) * fabs(beta));
         sum += of_column;
         int is_open = tau[j] != 0.0 && (!(fabs(alpha) > apart) || !(rest > apart));
-        signs = is_open && signs == n ? j : signs;
+        open.sign = is_open && open.sign == n ? j : open.sign;
+        open.all = !(fabs(beta) > DEPENDENT * size) && open.all == n ? j : open.all;
         turn[j] = sqrt(2.0 * sum) * error;
         if (!(turn[j] < SMALL))
             turn[j] = HUGE_VAL;
     }
-    return signs;
+    return open;
 }
 
 /* ---- statistic and root ---------------------------------------------------------------------- */
@@ -251,15 +258,15 @@ static void take(int64_t n, const struct average *of, const double *q, const dou
     }
 }
 
-/* What is known of rows that turn by any angle: no number of theirs is above 1, and their
- * eigenvalues are not below 0 and add up with the others to the trace of A. */
-static void enclose(int64_t n, const struct average *of, double unit,
+/* What is known of rows before row `end` that turn by any angle: no number of theirs is above 1,
+ * and their eigenvalues are not below 0 and add up with the others to the trace of A. */
+static void enclose(int64_t n, int64_t end, const struct average *of, double unit,
                     const struct qm_eigenbasis *to)
 {
     double least = of->below + of->e_value, rest = of->trace + (double)n * of->e_value;
     for (int64_t j = 0; j < n; j++)
         rest -= to->e_ev[j] < HUGE_VAL ? to->ev[j] - to->e_ev[j] : -least;
-    for (int64_t j = 0; j < n && rest < HUGE_VAL && least < HUGE_VAL; j++) {
+    for (int64_t j = 0; j < end && rest < HUGE_VAL && least < HUGE_VAL; j++) {
         for (int64_t i = 0; i < n && !(to->e_vt[j] < HUGE_VAL); i++)
             to->vt[j * n + i] = 0.0;
         if (!(to->e_vt[j] < HUGE_VAL))
@@ -303,10 +310,10 @@ qm_status qm_kronecker_statistic(const struct qm_oracle_hyper *h, int64_t n, int
     e_b += (double)(n + 4) * unit * (of_a * magnitudes + 2.0 * norm(b, nn, 1));
     qm_status st = factorize(n, b, tau, q, r);
     if (st == QM_OK) {
-        int64_t signs = turns(n, r, tau, e_b, b, turn);
-        take(n, &of, q, turn, signs, room, to);
+        struct open_columns open = turns(n, r, tau, e_b, b, turn);
+        take(n, &of, q, turn, open.sign, room, to);
         if (to->encloses)
-            enclose(n, &of, unit, to);
+            enclose(n, open.all, &of, unit, to);
     }
     int may_overflow = unit >= QM_U && !(of_g * of_g + norm(a, nn, 1) <= (double)FLT_MAX);
     for (int64_t j = 0; j < n && st == QM_OK && may_overflow; j++)
