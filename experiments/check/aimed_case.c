@@ -59,7 +59,7 @@ static int projection_tail(const struct qm_domain *d, struct qm_domain_source *s
                            struct qm_case *c)
 {
     static const int residues[] = {1, 15, 8, 2, 9, 7, 13, 4}, inverse_of_3 = 11;
-    if (!qm_domain_is_projected(d) || i % 20 != 9)
+    if (!qm_domain_may_project(d) || i % 20 != 9)
         return 0;
     int64_t k = i / 20, residue = residues[k % 8];
     int is_square = (k + k / 8) % 2 == 0;
@@ -140,7 +140,7 @@ static int long_blocks(const struct qm_domain *d, struct qm_domain_source *s, in
 static int many_ranks(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                       struct qm_case *c)
 {
-    if (!qm_domain_is_projected(d) || i % 40 != 5)
+    if (!qm_domain_may_project(d) || i % 40 != 5)
         return 0;
     int is_many = i % 80 == 5;
     struct qm_case to = {.shape = {2, {66 + qm_domain_below(s, 40), 66 + qm_domain_below(s, 40)}},
@@ -185,8 +185,8 @@ static int beyond_sides(const struct qm_domain *d, struct qm_domain_source *s, i
 {
     enum { RANKS = 256 };
     int64_t turn = i / 40;
-    int clips = qm_domain_is_projected(d) && clips_rank(d);
-    if (!qm_domain_is_projected(d) || i % 40 != 25 || (clips && turn % 4))
+    int clips = qm_domain_may_project(d) && clips_rank(d);
+    if (!qm_domain_may_project(d) || i % 40 != 25 || (clips && turn % 4))
         return 0;
     struct qm_case to = {.shape = {2, {0}},
                          .kind = QM_CLASS_normal,
@@ -311,14 +311,19 @@ static int large_share(const struct qm_domain *d, struct qm_domain_source *s, in
 static int narrow_share(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                         struct qm_case *c)
 {
-    enum { LEAST = 100, LENGTHS = 1500, FEW = 24, TINY = 3, BLOCKS = 3 };
+    enum { LEAST = 100, LENGTHS = 1500, FEW = 24, TINY = 3, BLOCKS = 3, LONGEST = 32768 };
     if (!(d->reads >> QM_HYPER_k_init & 1) || i % 40 != 5)
         return 0;
     struct qm_case to = {.shape = {1, {2 + qm_domain_below(s, TINY)}},
                          .kind = qm_domain_one_in(s, 2) ? QM_CLASS_normal : QM_CLASS_unit,
                          .t = 1 + qm_domain_below(s, 30),
                          .forced = 1};
-    if (i / 40 % 2) {
+    if (i / 40 % 4 == 2) { /* the longest block that the rule takes, and indices beyond 2^15 */
+        to.shape.dim[0] = LONGEST + qm_domain_below(s, LENGTHS);
+        qm_domain_put(d, QM_HYPER_d_block, (double)(LONGEST - qm_domain_below(s, 2)), &to);
+        qm_domain_put(d, QM_HYPER_k_init, qm_domain_one_in(s, 2) ? 0.9 : 0.002, &to);
+        qm_domain_put(d, QM_HYPER_window, 2.0, &to);
+    } else if (i / 40 % 2) {
         qm_domain_put(d, QM_HYPER_alpha, 0.125 * (double)(1 + qm_domain_below(s, 7)), &to);
     } else {
         int64_t block = LEAST + qm_domain_below(s, LENGTHS), whole = 1 + qm_domain_below(s, FEW);
@@ -410,7 +415,7 @@ static int due_preconditioners(const struct qm_domain *d, struct qm_domain_sourc
 static int graded_roots(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                         struct qm_case *c)
 {
-    enum { GAPS = 3, LEAST = 68, ORDERS = 60, QUARTERS = ORDERS / 4 };
+    enum { GAPS = 3, LEAST = 68, ORDERS = 60, QUARTERS = ORDERS / 4, LONGER = 6 };
     if (!(d->reads >> QM_HYPER_stat_gap & 1) || (i % 40 != 19 && i % 40 != 33))
         return 0;
     int is_loaded = i % 40 == 19;
@@ -425,8 +430,8 @@ static int graded_roots(const struct qm_domain *d, struct qm_domain_source *s, i
                          .powered = is_loaded ? 1u << QM_POWER_s : 0};
     for (int a = 0; a < 2; a++) /* odd multiples of 2, which are whole bytes of codes */
         to.shape.dim[a] = LEAST + 2 + 4 * qm_domain_below(s, QUARTERS);
-    if (i / 40 % 4 == 1) /* longer than 128, and of fewer than 2^15 elements */
-        to.shape.dim[!is_loaded] += LEAST;
+    if (i / 40 % 4 == 1) /* longer than 128, and one piece */
+        to.shape.dim[!is_loaded] = 2 * LEAST + 2 + 4 * qm_domain_below(s, LONGER);
     to.power[QM_POWER_s] = -4 - (int)qm_domain_below(s, 8);
     to.hyper[QM_HYPER_stat_gap] = (double)gap;
     to.hyper[QM_HYPER_root_gap] = 1.0;

@@ -153,7 +153,7 @@ struct qm_case qm_corner_case(const struct qm_domain *d, struct qm_domain_source
 {
     struct special pair[2];
     struct qm_case out = {.forced = 1};
-    int best = -1, most = d->candidates == 0 ? 1 : qm_domain_is_projected(d) ? 2 : CANDIDATES;
+    int best = -1, most = d->candidates == 0 ? 1 : qm_domain_may_project(d) ? 2 : CANDIDATES;
     pair_at(d, (uint64_t)number + s->seed % 65536, pair);
     for (int i = 0; i < most; i++) {
         struct qm_case c = candidate(d, s, pair);

@@ -19,8 +19,6 @@ enum {
     WINDOW_NUMBERS = 1 << 17
 };
 
-static int is_projected(const struct qm_domain *d) { return qm_domain_is_projected(d); }
-
 static int has_sides(const struct qm_recipe *r)
 {
     const struct qm_shape matrix = {2, {6, 5}};
@@ -51,7 +49,7 @@ void qm_domain_of(const struct qm_recipe *r, const struct qm_backend *b, struct 
         out->largest = PROJECTED;
     if (out->reads >> QM_HYPER_window & 1) /* MicroAdam: up to 60 rows of all elements */
         out->largest = WINDOWED;
-    if (is_projected(out)) {
+    if (qm_domain_is_projected(out)) {
         out->largest = PROJECTED;
         out->last_step = PROJECTED_STEP;
     }
@@ -401,7 +399,7 @@ void qm_domain_bound_step(const struct qm_domain *d, int64_t most, struct qm_cas
     qm_case_apply(c, &r);
     int64_t gap = r.hyper.gap >= 1.0 ? (int64_t)fmin(r.hyper.gap, 1e6) : 1;
     int is_vector = c->shape.rank < 2 && !qm_case_has_company(c); /* which is not projected */
-    if (is_projected(d) && !is_vector && r.hyper.rank > 0.0 && (c->t - 1) / gap > most)
+    if (qm_domain_may_project(d) && !is_vector && r.hyper.rank > 0.0 && (c->t - 1) / gap > most)
         c->t = 1 + c->t % (most * gap);
 }
 
@@ -444,6 +442,7 @@ struct qm_case qm_domain_draw(const struct qm_domain *d, uint64_t seed, int64_t 
                         : any_case(d, &s, i / ROUND);
         if (i % ROUND || joint >= 0)
             bound_slots(d, &c);
+        qm_domain_bound_rank(d, &c);
         if (!qm_case_is_withheld(&d->recipe, &c))
             break;
     }
@@ -464,6 +463,7 @@ struct qm_case qm_domain_further(const struct qm_domain *d, uint64_t seed, int64
         : i % 2    ? qm_crossed_case(d, &s, i)
                    : qm_plain_case(d, &s, i / 2);
     bound_slots(d, &c);
+    qm_domain_bound_rank(d, &c);
     return c;
 }
 

@@ -75,13 +75,22 @@ int64_t qm_domain_first_step(const struct qm_domain *d, struct qm_domain_source 
 
 /* Elements of the largest matrix whose reference takes the square of a side, and of the largest
  * tensor whose window may have many rows of all elements; of the largest tensor in cases of no
- * special size; whether the rule projects. */
+ * special size. */
 enum { QM_DOMAIN_PROJECTED = 4096, QM_DOMAIN_WINDOWED = 8192, QM_DOMAIN_DRAWN = 20000 };
 #define QM_DOMAIN_LAST_STEP (((int64_t)1 << 40) + 1) /* the largest first step */
-static inline int qm_domain_is_projected(const struct qm_domain *d)
+/* Whether the rule projects where a rank is given; whether it does by the recipe's own. */
+static inline int qm_domain_may_project(const struct qm_domain *d)
 {
     return d->reads >> QM_HYPER_rank & 1;
 }
+static inline int qm_domain_is_projected(const struct qm_domain *d)
+{
+    return qm_domain_may_project(d) && d->recipe.hyper.rank > 0.0;
+}
+
+/* large_case.c.  Takes a rank that the recipe does not have from a large matrix, whose projection
+ * would take the square of a side. */
+void qm_domain_bound_rank(const struct qm_domain *d, struct qm_case *c);
 
 /* side_case.c.  Gives all axes one length, or of more than two axes in half of the cases two. */
 void qm_domain_equal_sides(struct qm_domain_source *s, int64_t side, struct qm_shape *shape);

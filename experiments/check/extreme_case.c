@@ -102,10 +102,10 @@ struct qm_case qm_extreme_case(const struct qm_domain *d, struct qm_domain_sourc
 {
     struct pair which = pair_at(d, number + (int64_t)(s->seed % 1024));
     int is_slow = !d->recipe.rule->elementwise;
-    int rounds = d->candidates == 0          ? 0
-                 : qm_domain_is_projected(d) ? PROJECTED_ROUNDS
-                 : is_slow                   ? SLOW_ROUNDS
-                                             : ROUNDS;
+    int rounds = d->candidates == 0         ? 0
+                 : qm_domain_may_project(d) ? PROJECTED_ROUNDS
+                 : is_slow                  ? SLOW_ROUNDS
+                                            : ROUNDS;
     struct qm_case c = {.forced = 1, .kind = QM_CLASS_normal, .t = between(s, 1, 30)};
     int best = 0, further = 3 * rounds / 4; /* then as many others as possible get an effect */
     int is_narrow = number / 2 % 2; /* but in every second case nothing is switched on or off */

@@ -215,8 +215,9 @@ struct qm_case qm_joint_case(const struct qm_domain *d, struct qm_domain_source 
                    ? floored_scale(d, s)
                : strncmp(d->recipe.rule->family, "radam", 5) == 0
                    ? near_limit(d, s, number / 8 * 2 + number % 8 / 6)
-               : qm_domain_is_projected(d) ? numbered_matrix(d, s)
-               : has_blocks(d)             ? lonely_last(d, s, number / 8 * 2 + number % 8 / 6)
-                                           : longest_memory(d, s);
+               : qm_domain_may_project(d) && (qm_domain_is_projected(d) || number / 8 % 2)
+                   ? numbered_matrix(d, s)
+               : has_blocks(d) ? lonely_last(d, s, number / 8 * 2 + number % 8 / 6)
+                               : longest_memory(d, s);
     }
 }

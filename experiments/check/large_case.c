@@ -154,6 +154,16 @@ static int score_of(const struct qm_domain *d, int subject, struct qm_case *c)
     return score;
 }
 
+void qm_domain_bound_rank(const struct qm_domain *d, struct qm_case *c)
+{
+    enum { LARGE = 1 << 14, LONG = 1300 };
+    int is_large = qm_shape_numel(&c->shape) > LARGE;
+    for (int a = 0; a < c->shape.rank; a++)
+        is_large |= c->shape.dim[a] > LONG;
+    if (qm_domain_may_project(d) && !qm_domain_is_projected(d) && is_large && c->shape.rank > 1)
+        c->given &= ~((uint64_t)1 << QM_HYPER_rank);
+}
+
 /* Shampoo's statistics and roots are due at every step, from vectors that are far from orthonormal;
  * of small tiles, for a factor costs its order times the tensor's size. */
 static void make_due(const struct qm_domain *d, struct qm_domain_source *s, struct qm_case *c)
@@ -199,6 +209,11 @@ struct qm_case qm_large_settings(const struct qm_domain *d, struct qm_domain_sou
         give_hyper(d, s, turn, &c);
         qm_domain_bound_step(d, PROJECTIONS, &c);
         give_parts(d, s, turn, &c);
+        qm_domain_bound_rank(d, &c);
+        if (!qm_domain_is_projected(d) && !qm_domain_one_in(s, 4))
+            c.given &= ~((uint64_t)1 << QM_HYPER_rank); /* which kernels may refuse */
+        if (d->reads >> QM_HYPER_start & 1 && !qm_domain_one_in(s, 4))
+            qm_domain_put(d, QM_HYPER_start, 0.0, &c); /* the gradient is preconditioned */
         if (d->reads >> QM_HYPER_stat_gap & 1 && shape->rank > 1 && turn % 2)
             make_due(d, s, &c);
         int score = score_of(d, subject, &c);

@@ -153,12 +153,19 @@ static int round_sides(const struct qm_domain *d, struct qm_domain_source *s, in
     while (shape.dim[1] > unit && shape.dim[0] * shape.dim[1] >= elements)
         shape.dim[1] -= unit;
     shape = matrix(shape.dim[is_tall], shape.dim[!is_tall], 1);
+    int64_t two = 2 * shape.dim[0] * shape.dim[1];
+    if (turn % 4 == 3 && two < elements && !has_factors(d)) /* a batch of them */
+        shape = (struct qm_shape){3, {2, shape.dim[0], shape.dim[1]}};
     struct qm_case to = {.shape = shape,
                          .kind = qm_domain_one_in(s, 4) ? QM_CLASS_unit : QM_CLASS_normal,
                          .t = 1 + qm_domain_below(s, 30),
                          .forced = !qm_domain_one_in(s, 4)};
     if (qm_domain_one_in(s, 4))
         to = settings(d, s, turn, &shape);
+    if (d->reads >> QM_HYPER_factored & 1)
+        qm_domain_put(d, QM_HYPER_factored, (double)(turn % 3 > 0), &to);
+    if (d->reads >> QM_HYPER_eps1 & 1 && turn % 2)
+        qm_domain_put(d, QM_HYPER_eps1, 0x1p-7, &to);
     if (has_factors(d)) {
         qm_domain_put(d, QM_HYPER_stat_gap, 1.0, &to);
         qm_domain_put(d, QM_HYPER_root_gap, 1.0, &to);

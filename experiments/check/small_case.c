@@ -55,7 +55,7 @@ static int64_t longest(const struct qm_domain *d)
 {
     enum { FACTORED = 600, PROJECTED = 1200, ANY = 4099 };
     return d->reads >> QM_HYPER_max_order & 1 ? FACTORED
-           : qm_domain_is_projected(d)        ? PROJECTED
+           : qm_domain_may_project(d)         ? PROJECTED
                                               : ANY;
 }
 

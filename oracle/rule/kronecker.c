@@ -288,6 +288,7 @@ qm_status qm_kronecker_statistic(const struct qm_oracle_hyper *h, int64_t n, int
     double *a = x + nn, *b = a + nn, *room = b + nn, *r = room + nn, *q = r + nn, *d = q + nn;
     double *tau = d + n, *turn = tau + n;
     start(h, n, to->vt, to->ev, x, d);
+    int is_finite = isfinite(norm(x, nn, 1) + norm(d, n, 1) + norm(g, n * inner, 1));
     double e_x = rectify(n, (int)h->rect_stat, unit, x, room), most;
     struct average of = {.a = a};
     of.error = beta * compose(n, x, e_x, d, unit, room, a, &most);
@@ -315,9 +316,11 @@ qm_status qm_kronecker_statistic(const struct qm_oracle_hyper *h, int64_t n, int
         if (to->encloses)
             enclose(n, open.all, &of, unit, to);
     }
-    int may_overflow = unit >= QM_U && !(of_g * of_g + norm(a, nn, 1) <= (double)FLT_MAX);
+    int may_overflow = unit >= QM_U && !(of_g * of_g + of_a <= (double)FLT_MAX);
     for (int64_t j = 0; j < n && st == QM_OK && may_overflow; j++)
         to->e_vt[j] = to->e_ev[j] = HUGE_VAL; /* sums of squares in float32 */
+    for (int64_t i = 0; i < nn && st == QM_OK && may_overflow && is_finite && to->encloses; i++)
+        to->vt[i] = to->ev[i / n] = 0.0; /* which may not be NaN in another order */
     free(x);
     return st;
 }
