@@ -112,6 +112,21 @@ EOF
     [ "$(json_value 'd["name"]' plot "$DIR/trace.h5" --pair lin,dyn -o "$DIR/x.png")" = points ]
 }
 
+@test "every example of plot --help draws a figure of what its comment line makes" {
+    long 4
+    mkdir "$DIR/examples"
+    cd "$DIR/examples"
+    "$QUALM" plot --help | sed -n '/^Examples:/,/^Exit codes/p' >help
+    local made example
+    made=$(sed -n 's/^  # after: qualm //p' help)
+    eval "\"$QUALM\" $made -q" >/dev/null
+    sed -n ':a; /\\$/ { N; s/\\\n *//; ba }; s/^  qualm \(plot .*\)/\1/p' help >examples
+    [ "$(wc -l <examples)" -ge 4 ]
+    while read -r example; do
+        eval "\"$QUALM\" ${example%%  #*}" </dev/null
+    done <examples
+}
+
 @test "where nothing is quantized all titles say so; where some is, no title counts the rest" {
     long 5
     for protocol in paired ''; do
