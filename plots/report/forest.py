@@ -211,7 +211,8 @@ def judged_told(v):
         "off, over 8 robust standard deviations from the median, than with float32 states. " \
         "Better or worse: the 95 % interval lies on one side of 0, that of the difference to " \
         "float32 states at the same seeds does so too (where six pairs have it), and the test " \
-        "passes Benjamini and Hochberg's correction at 5 %. Else undecided."
+        "passes Benjamini and Hochberg's correction at 5 %. Else undecided." \
+        + f" Too few: fewer than {LEAST_PAIRS} different pairs." * bool("too few" in v["verdict"])
 
 
 def shapes(v):
