@@ -128,6 +128,7 @@ END
     run told drift drift
     [[ "$output" == *" The second state, global, is the same in all of them and is left out."* ]]
     [[ "$output" == *"second state, local: after 20 updates"* ]]
+    [[ "$output" == *"the quartiles at the end, with a marker at the median there (to the right of the last update)"* ]]
     PYTHONPATH=plots/figures:plots/report "$PYTHON" - <<'END'
 import drift
 same = [("second state", "local"), ("second state", "global")]
@@ -201,6 +202,9 @@ import forest, numpy as np
 assert forest.margin({"delta": np.array([0.02, np.nan, 0.02])}) == "\u00b1\u03b4 (\u03b4: 0.02)"
 assert forest.margin({"delta": np.array([0.05, 0.02])}) == "\u00b1\u03b4 (\u03b4: 0.02 to 0.05)"
 assert forest.margin({}) == "\u00b1\u03b4"
+few = "Too few: fewer than 6 different pairs."
+assert few not in forest.judged_told({"verdict": np.array(["worse"])})
+assert forest.judged_told({"verdict": np.array(["worse", "too few"])}).endswith(few)
 END
 }
 
