@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# early_errors.bats - Errors before a command runs and of its words, with --json; a full disk at stdout.
+# early_errors.bats - Errors before a command runs and of its words with --json; a full stdout.
 load ../../support/cli_common
 
 @test "with --json every error is JSON on stdout, those before a command runs and of usage too" {
