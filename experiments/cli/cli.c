@@ -102,6 +102,38 @@ static void option_meant(const char *line, char near[QM_NAME_NEAR])
         snprintf(near, QM_NAME_NEAR, "; did you mean '--%s'?", nearest);
 }
 
+/* The first line that argp or getopt wrote, as JSON's error; "" while there is none. */
+static char usage_error[1024];
+static const char *parsed; /* the command whose words are parsed with --json; NULL: none */
+
+int qm_cli_asks_json(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "-j") == 0 || strcmp(argv[i], "--json") == 0)
+            return 1;
+    return 0;
+}
+
+static void keep_error(const char *text)
+{
+    size_t n = strlen("qualm "), word = parsed ? strlen(parsed) : 0;
+    if (!parsed || *usage_error)
+        return;
+    if (strncmp(text, "qualm ", n) == 0 && strncmp(text + n, parsed, word) == 0 &&
+        strncmp(text + n + word, ": ", 2) == 0)
+        text += n + word + 2;
+    snprintf(usage_error, sizeof usage_error, "%.*s", (int)strcspn(text, "\n"), text);
+}
+
+/* argp ends the program after a usage error: with --json stdout has it, too. */
+static void print_usage_error(void)
+{
+    if (parsed && *usage_error)
+        qm_json_print(json_pack("{s:o, s:i}", "error", qm_json_text(usage_error), "code",
+                                qm_exit_code(QM_BAD_ARG)));
+    parsed = NULL;
+}
+
 /* A line for a stream, without control characters; one of getopt's gets the option that is near. */
 static ssize_t say_plain(void *to, const char *text, size_t n)
 {
@@ -113,11 +145,13 @@ static ssize_t say_plain(void *to, const char *text, size_t n)
     if (end) {
         *end = '\0';
         qm_cli_make_plain(copy, 1);
+        keep_error(copy);
         fprintf(to, "%s%s\n", copy, near);
         free(copy);
         return (ssize_t)n;
     }
     qm_cli_make_plain(copy, 1);
+    keep_error(copy);
     fputs(copy, to);
     free(copy);
     return (ssize_t)n;
@@ -141,12 +175,14 @@ int qm_cli_parse(const struct argp *argp, int argc, char **argv, void *input)
         return qm_cli_failed(argv[0], qm_fail(QM_NO_MEMORY, "out of memory"));
     memcpy(own, argv, (size_t)argc * sizeof *own);
     atexit(qm_cli_finish_at_exit); /* argp ends the program after --help */
+    atexit(print_usage_error);
     snprintf(name, sizeof name, "qualm %s", argv[0]);
     own[0] = name;
     argp_err_exit_status = qm_exit_code(QM_BAD_ARG);
     struct argp checked = *argp;
     checked.parser = guard;
     guarded = argp;
+    parsed = qm_cli_asks_json(argc, argv) ? argv[0] : NULL;
     FILE *was = stderr, *plain = plain_stream(was); /* argp and getopt repeat words of the user */
     if (plain)
         stderr = plain;
@@ -154,6 +190,9 @@ int qm_cli_parse(const struct argp *argp, int argc, char **argv, void *input)
     stderr = was;
     if (plain)
         fclose(plain);
+    if (failed)
+        print_usage_error();
+    parsed = NULL;
     qm_status st = QM_OK;
     for (int i = 0; i < n_written && st == QM_OK; i++)
         st = qm_cli_writes(written[i]);

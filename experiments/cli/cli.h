@@ -155,6 +155,9 @@ void qm_cli_make_plain(char *text, int keeps_lines);
  * of a file neither end a line nor steer the terminal; the caller frees it.  NULL: no memory. */
 char *qm_cli_shown(const char *text);
 
+/* Whether the words ask for JSON, -j or --json before "--": for errors before they are parsed. */
+int qm_cli_asks_json(int argc, char **argv);
+
 /* A text table on stdout with aligned columns; columns of numbers (and "-") are aligned
  * right.  Cells are added row by row. */
 struct qm_table; /* opaque */

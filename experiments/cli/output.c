@@ -39,6 +39,15 @@ static int reader_gone(void)
     return errno == EPIPE || (poll(&p, 1, 0) > 0 && (p.revents & (POLLERR | POLLHUP)));
 }
 
+/* Why stdout could not be written: the system's words, of errno where that is not 0. */
+static const char *stdout_reason(void)
+{
+    /* stdio keeps no reason of a write that failed before: another byte fails for the same one */
+    return errno                                  ? strerror(errno)
+           : write(fileno(qm_out()), "\n", 1) < 0 ? strerror(errno)
+                                                  : "an earlier write failed";
+}
+
 static int is_finished;
 
 int qm_cli_finish(int code)
@@ -50,8 +59,7 @@ int qm_cli_finish(int code)
     int failed = ferror(qm_out());
     if ((fflush(qm_out()) != 0 || failed) && !reader_gone()) {
         if (!is_said)
-            fprintf(qm_notes(), "qualm: cannot write to stdout: %s\n",
-                    errno ? strerror(errno) : "an earlier write failed");
+            fprintf(qm_notes(), "qualm: cannot write to stdout: %s\n", stdout_reason());
         return qm_exit_code(QM_BAD_FILE);
     }
     return code == 0 && qm_cli.is_json_lost ? qm_exit_code(QM_BAD_FILE) : code;

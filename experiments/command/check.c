@@ -111,7 +111,10 @@ static const struct argp_option options[] = {
      "resident memory, of child processes too (default 2048)", 1},
     {"limit-memory", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0},
     {"no-shrink", KEY_NO_SHRINK, NULL, 0,
-     "leave out the reproducer NAME-repro.c of the worst failure (see qualm shrink)", 1},
+     "leave out the reproducer NAME-repro.c of one failure, the first of finite numbers where no "
+     "step "
+     "crashes or damages memory (see qualm shrink)",
+     1},
     {"fmad", KEY_FMAD, "BOOL", 0,
      "of a .cu file: judge it contracted (true) or not (false) alone; default: what $CUDAFLAGS "
      "says, else both",

@@ -53,20 +53,31 @@ static void usage(FILE *to)
 #undef X
 }
 
+/* Says why no command runs; with --json stdout has it, too. */
+static int failed_early(const char *text, qm_status st, int argc, char **argv)
+{
+    int code = qm_exit_code(st);
+    fprintf(stderr, "qualm: %s\n", text);
+    if (qm_cli_asks_json(argc, argv))
+        qm_json_print(json_pack("{s:o, s:i}", "error", qm_json_text(text), "code", code));
+    return code;
+}
+
 static int run(const char *name, int argc, char **argv)
 {
     int i = qm_name_find(name, names, COMMANDS);
     if (i >= 0)
         return commands[i].run(argc, argv);
     const char *nearest = qm_name_nearest(name, names, COMMANDS);
-    char *shown = qm_cli_shown(name);
-    fprintf(stderr, "qualm: no command '%s'; ", shown ? shown : "");
-    free(shown);
+    char *shown = qm_cli_shown(name), text[600];
     if (nearest)
-        fprintf(stderr, "did you mean '%s'?\n", nearest);
+        snprintf(text, sizeof text, "no command '%.200s'; did you mean '%s'?", shown ? shown : "",
+                 nearest);
     else
-        fputs("`qualm --help` lists them\n", stderr);
-    return qm_exit_code(QM_NO_MATCH);
+        snprintf(text, sizeof text, "no command '%.400s'; `qualm --help` lists them",
+                 shown ? shown : "");
+    free(shown);
+    return failed_early(text, QM_NO_MATCH, argc, argv);
 }
 
 /* Opens closed standard streams read-only.  Otherwise the next opened file would get the stream's
@@ -104,11 +115,12 @@ static void hang_up(int number)
 }
 
 /* Checks what the environment asks for, before anything is done. */
-static int environment_check(const char *word)
+static int environment_check(const char *word, int argc, char **argv)
 {
     qm_status st = qm_isa_check();
     if (st == QM_OK)
         st = qm_threads_check();
+    qm_cli.json = st != QM_OK && qm_cli_asks_json(argc, argv);
     return st == QM_OK ? 0 : qm_cli_failed(word, st);
 }
 
@@ -141,6 +153,8 @@ int main(int argc, char **argv)
     }
     if (strcmp(word, "help") == 0 && argc > 2) {
         char help[] = "--help", *help_argv[] = {argv[2], help, NULL};
+        if (qm_name_find(argv[2], names, COMMANDS) < 0) /* the words after it may ask for JSON */
+            return qm_cli_finish(run(argv[2], argc, argv));
         return qm_cli_finish(run(argv[2], 2, help_argv));
     }
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "-?") == 0 ||
@@ -149,12 +163,13 @@ int main(int argc, char **argv)
         return qm_cli_finish(0);
     }
     if (word[0] == '-') {
-        char *shown = qm_cli_shown(word);
-        fprintf(stderr, "qualm: option '%s' before a command; `qualm --help` tells the usage\n",
-                shown ? shown : "");
+        char *shown = qm_cli_shown(word), text[600];
+        snprintf(text, sizeof text,
+                 "option '%.400s' before a command; `qualm --help` tells the usage",
+                 shown ? shown : "");
         free(shown);
-        return qm_exit_code(QM_BAD_ARG);
+        return qm_cli_finish(failed_early(text, QM_BAD_ARG, argc, argv));
     }
-    int code = environment_check(word);
+    int code = environment_check(word, argc, argv);
     return qm_cli_finish(code ? code : run(word, argc - 1, argv + 1));
 }

@@ -52,7 +52,7 @@ static const char doc[] =
     "  qualm plot results/rank1.h5 --list\n"
     "  qualm plot results/momentum_format.h5 --what dumbbell --pair int4,nf4 \\\n"
     "    -o a.svg -o a.pdf\n"
-    "  qualm plot results/rank1.h5 --pair block:128,rank1\n"
+    "  qualm plot results/rank1.h5 --pair \"block 128,rank-1\"\n"
     "\n"
     "Exit codes: 0 done, 2 usage, 3 a file cannot be read or written, 4 the file has no such "
     "figure, 77 Python or matplotlib is missing.";

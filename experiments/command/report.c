@@ -32,6 +32,7 @@ static const char doc[] =
     "number is one that the file holds.  The same file gives the same page.\n"
     "\n"
     "Examples:\n"
+    "  # mine.yaml is a paired suite, for --against with problems of baseline\n"
     "  # after: qualm run convergence mine.yaml --out results/\n"
     "  qualm report results/convergence.h5  # writes results/convergence.html\n"
     "  qualm report results/mine.h5 --against baseline  # beside those published\n"

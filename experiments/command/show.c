@@ -18,7 +18,10 @@ static error_t option(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_ARG:
         if (state->arg_num >= 1)
-            argp_error(state, "too many words; expected one NAME");
+            argp_error(state,
+                       "too many words; expected one NAME, one of several words in "
+                       "quotes: qualm show '%s %s'",
+                       *name, arg);
         *name = arg;
         return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "NAME is missing"); return 0;

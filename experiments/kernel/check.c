@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/base/name.h"
+#include "experiments/check/slot.h"
 #include "experiments/check/specials_table.h"
 #include "experiments/cli/cli.h"
 #include "experiments/kernel/kernel.h"
@@ -24,35 +25,33 @@ static qm_status finish(const struct qm_kernel_run *r)
     return qm_kernel_run_passed(r) ? QM_OK : qm_fail(QM_SKIPPED, "nothing could be judged");
 }
 
-/* The first case that ended its process, else the case with the worst finding; NULL: no failing
+/* The first case that ended its process, else that damages something, else whose finding is of
+ * finite numbers, else any that fails, each the first in the order of the report; NULL: no failing
  * case can be run again alone. */
-static const struct qm_kernel_case *worst_case(const struct qm_kernel_run *r)
+static const struct qm_kernel_case *case_to_shrink(const struct qm_kernel_run *r)
 {
-    const struct qm_kernel_case *worst = NULL;
-    int severity = -1;
+    const struct qm_kernel_case *chosen = NULL;
+    int rank = -1;
     for (int i = 0; i < r->n_cases; i++) {
         const struct qm_kernel_case *c = &r->cases[i];
-        int own = 0;
+        int own = c->severity == QM_BAD_MACHINERY ? 2 : c->severity != QM_BAD_SPECIAL;
         if (!qm_case_result_is_bad(c->result) || !strchr(c->name, '/') ||
             strcmp(c->name, QM_LARGE_INDEX_CASE) == 0)
             continue;
         if (c->result != QM_CASE_failed)
             return c;
-        for (int k = 0; k < r->tally.n_findings; k++)
-            if (strcmp(r->tally.finding[k].name, c->name) == 0)
-                own = r->tally.finding[k].severity;
-        if (own > severity) {
-            severity = own;
-            worst = c;
+        if (own > rank) {
+            rank = own;
+            chosen = c;
         }
     }
-    return worst;
+    return chosen;
 }
 
-/* Shrinks the worst case; a failure here is a note, because the verdict is printed already. */
-static void shrink_worst(const struct qm_kernel_run *r)
+/* Shrinks one failing case; a failure here is a note, because the verdict is printed already. */
+static void shrink_one(const struct qm_kernel_run *r)
 {
-    const struct qm_kernel_case *c = r->interrupted ? NULL : worst_case(r);
+    const struct qm_kernel_case *c = r->interrupted ? NULL : case_to_shrink(r);
     static struct qm_reduction n;
     char out[256];
     if (!c) {
@@ -62,7 +61,7 @@ static void shrink_worst(const struct qm_kernel_run *r)
     qm_fmad_use(r->forms.is_same ? QM_FMAD_true : c->form);
     qm_reduction_name(r->o->file, out, sizeof out);
     n = (struct qm_reduction){.file = r->o->file,
-                              .as = r->recipe,
+                              .as = r->o->as,
                               .out = out,
                               .one_case = c->name,
                               .fast = r->o->fast,
@@ -72,12 +71,14 @@ static void shrink_worst(const struct qm_kernel_run *r)
                               .mebibytes = r->o->limits.mebibytes};
     qm_status st = qm_reduce(&n);
     if (st != QM_OK || !n.is_written)
-        qm_note("not shrunk: %s", st != QM_OK ? qm_message() : n.why);
+        qm_note("not shrunk: %s (case %s)", st != QM_OK ? qm_message() : n.why, c->name);
     else
-        qm_note("shrunk to %d step%s, %lld element%s: %s%s (--no-shrink leaves this out)",
+        qm_note("shrunk to %d step%s, %lld element%s: %s%s, from case %s (--no-shrink leaves this "
+                "out)",
                 n.shrunk.trial.n_calls, n.shrunk.trial.n_calls > 1 ? "s" : "",
                 (long long)n.shrunk.trial.n, n.shrunk.trial.n == 1 ? "" : "s", out,
-                n.is_verified ? ", which compiles and exits 1" : "");
+                n.is_verified ? ", which compiles and exits 1" : "", c->name);
+    qm_reduction_tell_cut(&n);
     qm_reduction_free(&n);
 }
 
@@ -104,7 +105,7 @@ int qm_kernel_check(const struct qm_kernel_options *o)
     if (ran)
         st = finish(&r);
     if (st == QM_CHECK_FAILED && !o->no_shrink)
-        shrink_worst(&r);
+        shrink_one(&r);
     if (!ran && o->junit && st != QM_INTERRUPTED) {
         char why[480];
         snprintf(why, sizeof why, "%s", qm_message());

@@ -50,6 +50,7 @@ struct qm_kernel_case {
     double seconds;
     enum qm_case_result result;
     int slot;            /* of the finding; QM_SLOT_ANY: there is none */
+    int severity;        /* of the finding (slot.h); 0: there is none */
     enum qm_place place; /* of the finding */
     enum qm_fmad form;   /* of a .cu file */
     char *text;          /* the finding, or why the case was refused; owned, may be NULL */

@@ -193,6 +193,38 @@ void qm_reduction_name(const char *file, char *text, size_t size)
     snprintf(text, size, "%.*s-repro.c", n, name);
 }
 
+/* Writes the command that reduces the case for so many seconds. */
+static void longer_command(const struct qm_reduction *r, double seconds, FILE *to)
+{
+    char name[QM_CASE_TEXT], recipe[QM_RECIPE_TEXT];
+    if (r->file)
+        fprintf(to, "qualm shrink --kernel %s", r->file);
+    else
+        fprintf(to, "qualm shrink '%s'", qm_recipe_print(&r->recipe, recipe));
+    if (r->file && r->as)
+        fprintf(to, " --as '%s'", r->as);
+    fprintf(to, " --case %s", qm_case_print(&r->c, name));
+    if (r->seed != QM_CHECK_SEED)
+        fprintf(to, " --seed %llu", (unsigned long long)r->seed);
+    if (r->steps != QM_CHECK_STEPS)
+        fprintf(to, " --steps %d", r->steps);
+    fprintf(to, " --time %g", seconds);
+}
+
+void qm_reduction_tell_cut(const struct qm_reduction *r)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = r->shrunk.is_cut ? open_memstream(&text, &size) : NULL;
+    if (!to)
+        return;
+    longer_command(r, 4.0 * r->seconds, to);
+    fclose(to);
+    qm_note("not shrunk to the end, because time ran out after %g s: `%s` may make it smaller",
+            r->seconds, text);
+    free(text);
+}
+
 void qm_reduction_report(const struct qm_reduction *r)
 {
     const struct qm_shrunk *s = &r->shrunk;
@@ -216,4 +248,5 @@ void qm_reduction_report(const struct qm_reduction *r)
     qm_report(out);
     if (!qm_cli.json && !r->is_written)
         qm_trial_print(&s->trial, qm_out());
+    qm_reduction_tell_cut(r);
 }

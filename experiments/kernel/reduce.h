@@ -29,6 +29,9 @@ void qm_reduction_free(struct qm_reduction *r);
 /* Writes the reproducer's default name: "dir/mine.c" gives "mine-repro.c" in the current folder. */
 void qm_reduction_name(const char *file, char *text, size_t size);
 
+/* Notes where time ran out before the reduction was finished, with the longer command. */
+void qm_reduction_tell_cut(const struct qm_reduction *r);
+
 /* Prints the report to stdout, as text or JSON. */
 void qm_reduction_report(const struct qm_reduction *r);
 

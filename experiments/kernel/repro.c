@@ -311,8 +311,8 @@ static void put_code_check(const struct writer *w, const struct qm_kernel_args *
             "        printf(\" %%d (%%a = %%g)\", want[i],\n"
             "               (double)a->slot[%d].codebook[want[i]],\n"
             "               (double)a->slot[%d].codebook[want[i]]);\n"
-            "    printf(\", got %%d (%%a = %%g)\\n\", got, (double)a->slot[%d].codebook[got],\n"
-            "           (double)a->slot[%d].codebook[got]);\n"
+            "    printf(\", got %%d (%%a = %%g)%%s\\n\", got, (double)a->slot[%d].codebook[got],\n"
+            "           (double)a->slot[%d].codebook[got], ok ? \", passes\" : \"\");\n"
             "    return !ok;\n}\n",
             f->slot, (long long)byte, shift, (1 << s->bits) - 1, s->name, (long long)f->at, f->slot,
             f->slot, f->slot, f->slot);
@@ -374,16 +374,18 @@ static void put_number_check(const struct writer *w, const struct qm_kernel_args
         fprintf(w->f, "    float got = a->slot[%d].%s[%lld]", f->slot, part, (long long)f->at);
     if (isnan(f->low)) {
         fprintf(w->f,
-                ";\n    printf(\"%s%s %lld: expected NaN or Inf, got %%a\\n\", (double)got);\n"
-                "    return got - got == 0.0f;\n}\n",
+                ";\n    int ok = got - got != 0.0f;\n"
+                "    printf(\"%s%s %lld: expected NaN or Inf, got %%a%%s\\n\", (double)got,\n"
+                "           ok ? \", passes\" : \"\");\n    return !ok;\n}\n",
                 f->place == QM_PLACE_SCALE ? "scale of " : "", what, (long long)f->at);
         return;
     }
     fprintf(
         w->f,
         ", low = %af, high = %af;\n"
-        "    printf(\"%s%s %lld: expected %%a to %%a, got %%a\\n\", (double)low, (double)high,\n"
-        "           (double)got);\n    return !(got >= low && got <= high);\n}\n",
+        "    int ok = got >= low && got <= high;\n"
+        "    printf(\"%s%s %lld: expected %%a to %%a, got %%a%%s\\n\", (double)low, (double)high,\n"
+        "           (double)got, ok ? \", passes\" : \"\");\n    return !ok;\n}\n",
         (double)inward(least, 0), (double)inward(most, 1),
         f->place == QM_PLACE_SCALE ? "scale of " : "", what, (long long)f->at);
 }

@@ -102,6 +102,7 @@ static void judge_case(struct judge *j, const struct qm_case *c, struct result *
     if (st == QM_OK) {
         out->c.result = v->how;
         out->c.slot = v->finding.severity ? v->finding.slot : QM_SLOT_ANY;
+        out->c.severity = v->finding.severity;
         out->c.place = v->finding.severity ? v->finding.place : QM_PLACE_NONE;
         out->c.text = *v->text ? strdup(v->text) : NULL;
     }

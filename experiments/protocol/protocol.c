@@ -288,14 +288,19 @@ static void print_contrasts(const struct qm_protocol *p)
         printf("%lld contrasts are not there: a value was skipped\n", (long long)p->n_apart);
 }
 
-/* How many runs of a label at the scale of scores diverged, of how many. */
-static int64_t diverged_of(const struct qm_protocol *p, int label, int64_t *of)
+/* The rate of scores and of the error budget, whatever that of the verdicts. */
+static const char same_rate[] = "variant and twin both at the twin's rate";
+
+/* How many runs of a label on a problem (-1: on all) at the scale and rate of scores diverged, of
+ * how many. */
+static int64_t diverged_of(const struct qm_protocol *p, int problem, int label, int64_t *of)
 {
     int64_t n = 0;
     *of = 0;
     for (int64_t i = 0; i < p->n_runs; i++) {
         enum qm_cell_role role = qm_run_cell(p, &p->run[i])->role;
-        if (p->run[i].label != label || p->run[i].scale != p->one || role == QM_CELL_own)
+        if (p->run[i].label != label || p->run[i].scale != p->one || role == QM_CELL_own ||
+            (problem >= 0 && p->run[i].problem != problem))
             continue;
         n += p->r->outcome[p->run[i].cell].diverged;
         ++*of;
@@ -313,7 +318,7 @@ static void print_scores(const struct qm_protocol *p)
         heads[3 + k] = qm_decision_text((enum qm_decision)k);
     heads[SHOWN + 3] = "diverged";
     for (int64_t i = 0; i < p->n_scores; i++)
-        is_any |= diverged_of(p, p->score[i].label, &of) > 0;
+        is_any |= diverged_of(p, -1, p->score[i].label, &of) > 0;
     struct qm_table *t = qm_table_open(SHOWN + 3 + is_any, heads);
     for (int64_t i = 0; i < p->n_scores; i++) {
         memset(count, 0, sizeof count);
@@ -328,12 +333,13 @@ static void print_scores(const struct qm_protocol *p)
                 qm_table_cell(t, "%.4f", p->score[i].score[k]);
         for (int k = 0; k < SHOWN; k++)
             qm_table_cell(t, "%lld", (long long)count[k]);
-        int64_t diverged = is_any ? diverged_of(p, p->score[i].label, &of) : 0;
+        int64_t diverged = is_any ? diverged_of(p, -1, p->score[i].label, &of) : 0;
         if (is_any)
             qm_table_cell(t, "%lld of %lld", (long long)diverged, (long long)of);
     }
-    printf("\nscores: share of targets within tau times the runtime, tau from 1 to 4; problems by "
-           "verdict\n");
+    printf("\nscores: share of targets within tau times the runtime, tau from 1 to 4, %s; problems "
+           "by verdict\n",
+           same_rate);
     qm_table_close(t);
 }
 
@@ -347,16 +353,18 @@ static void print_budget(const struct qm_protocol *p)
         const struct qm_budget_row *b = &p->budget[i];
         qm_table_cell(t, "%s", p->problem.word[b->problem]);
         qm_table_cell(t, "%s", p->label.word[b->label]);
-        const struct qm_verdict_row *v = verdict_of(p, b->problem, b->label, p->one);
-        if (v && v->diverged)
-            qm_table_cell(t, "%s, %lld of %lld diverged", b->part, (long long)v->diverged,
-                          (long long)v->of.n);
+        int64_t of, diverged = diverged_of(p, b->problem, b->label, &of);
+        if (diverged)
+            qm_table_cell(t, "%s, %lld of %lld diverged", b->part, (long long)diverged,
+                          (long long)of);
         else
             qm_table_cell(t, "%s", b->part);
         qm_table_cell(t, "%.3g", b->share.mean);
         qm_table_cell(t, "%.3g to %.3g", b->share.lo95, b->share.hi95);
     }
-    printf("\nerror budget: what each part adds; parts and rest sum to all\n");
+    printf("\nerror budget: what each part adds, %s; each row is a trimmed mean of its own, so "
+           "that parts and rest need not sum to all\n",
+           same_rate);
     qm_table_close(t);
 }
 

@@ -264,7 +264,9 @@ static qm_status store_ecdf(const struct qm_protocol *p, struct qm_store *store)
         tau[i] = row->tau;
         share[i] = row->share;
     }
-    qm_status st = qm_columns_store(&t, store, "/protocol/ecdf", "share of targets against steps");
+    qm_status st = qm_columns_store(
+        &t, store, "/protocol/ecdf",
+        "share of targets against steps, variant and twin both at the twin's rate");
     free(twin);
     return st;
 }
@@ -285,7 +287,9 @@ static qm_status store_profiles(const struct qm_protocol *p, struct qm_store *st
         tau[i] = p->profile[i].tau;
         share[i] = p->profile[i].share;
     }
-    QM_TRY(qm_columns_store(&t, store, "/protocol/profiles", "performance profiles at lr_scale 1"));
+    QM_TRY(qm_columns_store(
+        &t, store, "/protocol/profiles",
+        "performance profiles at lr_scale 1, variant and twin both at the twin's rate"));
     label = qm_columns_text(&s, "label", "the label");
     kind = qm_columns_text(&s, "kind", "kind of profile: classical or twin");
     int64_t *n = qm_columns_whole(&s, "n", "triples (problem, seed, target) that count");
@@ -297,7 +301,9 @@ static qm_status store_profiles(const struct qm_protocol *p, struct qm_store *st
         n[i] = p->score[i / 2].n[i % 2];
         score[i] = p->score[i / 2].score[i % 2];
     }
-    return qm_columns_store(&s, store, "/protocol/scores", "one row per label and kind of profile");
+    return qm_columns_store(
+        &s, store, "/protocol/scores",
+        "one row per label and kind of profile; variant and twin both at the twin's rate");
 }
 
 static qm_status store_sensitivity(const struct qm_protocol *p, struct qm_store *store)
@@ -322,7 +328,9 @@ static qm_status store_sensitivity(const struct qm_protocol *p, struct qm_store 
             x[1][k][i] = s->twin[k];
         }
     }
-    return qm_columns_store(&t, store, "/protocol/sensitivity", "gaps against the learning rate");
+    return qm_columns_store(
+        &t, store, "/protocol/sensitivity",
+        "gaps against the learning rate: variant and twin both at lr_scale times the twin's rate");
 }
 
 static qm_status store_budget(const struct qm_protocol *p, struct qm_store *store)
@@ -341,8 +349,10 @@ static qm_status store_budget(const struct qm_protocol *p, struct qm_store *stor
         part[i] = b->part;
         n[i] = b->share.n, mean[i] = b->share.mean, lo[i] = b->share.lo95, hi[i] = b->share.hi95;
     }
-    return qm_columns_store(&t, store, "/protocol/budget",
-                            "error budget: parts and rest of a problem and label sum to all");
+    return qm_columns_store(
+        &t, store, "/protocol/budget",
+        "error budget, variant and twin both at the twin's rate: parts, rest and all of "
+        "a problem and label, each a trimmed mean of its own");
 }
 
 qm_status qm_protocol_store(const struct qm_protocol *p, struct qm_store *store)

@@ -261,8 +261,8 @@ static qm_status budget_row(struct qm_protocol *p, const struct qm_comparison_gr
     return QM_OK;
 }
 
-/* Adds the budget rows of a group.  All rows use the same runs, those of which every part is known,
- * so that parts and rest sum to all. */
+/* Adds the budget rows of a group.  All rows use the same runs, those of which every part is known:
+ * parts and rest sum to all run by run, their trimmed means need not. */
 static qm_status budget(struct qm_protocol *p, const struct qm_comparison_group *g,
                         struct scratch *s)
 {

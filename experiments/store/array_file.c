@@ -1,6 +1,7 @@
 /* array_file.c - Writes named arrays to .npz and .safetensors files. */
 #include "experiments/store/array_file.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zip.h>
@@ -37,7 +38,7 @@ static qm_status write_bytes(const struct sink *s, const void *bytes, size_t n)
     if (!s->is_stdout)
         return qm_atomic_file_write(&s->file, bytes, n);
     if (n > 0 && fwrite(bytes, 1, n, stdout) != n)
-        return qm_fail(QM_BAD_FILE, "cannot write to stdout");
+        return qm_fail(QM_BAD_FILE, "cannot write to stdout: %s", strerror(errno));
     return QM_OK;
 }
 
@@ -240,7 +241,7 @@ qm_status qm_arrays_write(const char *path, enum qm_container form, json_t *text
         form == QM_CONTAINER_npz ? write_npz(&s, a, n) : write_safetensors(&s, texts, a, n);
     if (s.is_stdout) {
         if (st == QM_OK && fflush(stdout) != 0)
-            st = qm_fail(QM_BAD_FILE, "cannot write to stdout");
+            st = qm_fail(QM_BAD_FILE, "cannot write to stdout: %s", strerror(errno));
         return st;
     }
     if (st == QM_OK)

@@ -186,7 +186,8 @@ static qm_status size_pair(struct qm_yaml_walk *w, const char *key, const yaml_n
     if (check_size(key) != QM_OK)
         return qm_yaml_place(w->s->path, qm_yaml_line(at), QM_BAD_ARG);
     if (value->type != YAML_MAPPING_NODE)
-        return qm_yaml_fail(w, value, QM_BAD_ARG, "size '%s' is not a map of keys", key);
+        return qm_yaml_fail(w, value, QM_BAD_ARG,
+                            "size '%s' is not a map of keys, {KEY: VALUE, ...}", key);
     if (strcmp(key, w->size ? w->size : "normal") == 0) {
         w->other = value;
         return QM_OK;

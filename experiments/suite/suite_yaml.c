@@ -73,8 +73,13 @@ qm_status qm_yaml_words(struct qm_yaml_walk *w, const yaml_node_t *n, const char
 qm_status qm_yaml_pairs(struct qm_yaml_walk *w, const yaml_node_t *map, const char *what,
                         qm_yaml_pair *fn, void *to)
 {
+    if (map->type == YAML_SCALAR_NODE && strstr(what, "versus"))
+        return qm_yaml_fail(w, map, QM_BAD_ARG,
+                            "versus is not a map of keys; expected an axis and its value, such as "
+                            "versus: {exp_avg.map: %.60s}",
+                            (const char *)map->data.scalar.value);
     if (map->type != YAML_MAPPING_NODE)
-        return qm_yaml_fail(w, map, QM_BAD_ARG, "%s is not a map of keys", what);
+        return qm_yaml_fail(w, map, QM_BAD_ARG, "%s is not a map of keys, {KEY: VALUE, ...}", what);
     yaml_node_pair_t *first = map->data.mapping.pairs.start, *last = map->data.mapping.pairs.top;
     for (yaml_node_pair_t *p = first; p < last; p++) {
         const yaml_node_t *key = qm_yaml_node(w, p->key), *value = qm_yaml_node(w, p->value);

@@ -11,27 +11,47 @@ NAME, MENU = "budget", "Error budget"
 ALL, REST = "all", "rest"  # the whole gap; what the parts leave of it
 
 
+def largest(b, at, parts):
+    """The part of the rows `at` of a bar whose 95 % interval lies above 0 and above those of the
+    other parts; None where no part is told apart so."""
+    ends = {str(b["part"][i]): (b["lo95"][i], b["hi95"][i]) for i in np.flatnonzero(at)
+            if b["part"][i] in parts}
+    for part, (low, _) in ends.items():
+        if low > 0 and all(low > high for other, (_, high) in ends.items() if other != part):
+            return part
+    return None
+
+
 def answer(b, parts, plain):
-    """Which part is the largest of a bar how often, in words, where the mean gap is above 0; parts
-    without the rest where there are several, bars without the (problem, label) of plain."""
-    first, bars, none = dict.fromkeys(parts, 0), 0, 0
+    """Which part is the largest of a bar how often, in words: of bars whose whole gap is above 0
+    and whose largest part is told apart, by 95 % intervals; parts without the rest where there are
+    several, bars without the (problem, label) of plain."""
+    first, bars, none, open_ = dict.fromkeys(parts, 0), 0, 0, 0
     keys = dict.fromkeys(zip(b["problem"].tolist(), b["label"].tolist()))
     for key in [key for key in keys if key not in plain]:
         at = (b["problem"] == key[0]) & (b["label"] == key[1]) & np.isfinite(b["mean"])
-        mean = {part: b["mean"][at & (b["part"] == part)] for part in parts}
-        mean = {part: float(x[0]) for part, x in mean.items() if len(x)}
-        gap = b["mean"][at & (b["part"] == ALL)]
-        if len(mean) > 1 and len(gap) and not gap[0] > 0:
+        gap = b["lo95"][at & (b["part"] == ALL)]
+        if np.isin(b["part"][at], parts).sum() < 2:
+            continue
+        if not (len(gap) and gap[0] > 0):
             none += 1
-        elif len(mean) > 1:
-            first[max(mean, key=mean.get)] += 1
-            bars += 1
+            continue
+        part = largest(b, at, parts)
+        bars += 1
+        if part:
+            first[part] += 1
+        else:
+            open_ += 1
     said = [f"{part} in {n}" for part, n in sorted(first.items(), key=lambda x: -x[1]) if n]
-    behind = f"; {none} more have no gap" if none else ""
+    behind = f"; {none} more {'have' if none > 1 else 'has'} no sure gap" if none else ""
+    if said:
+        return f"The largest part of the gap is {', '.join(said)} of {bars} cases" \
+            + f", not told apart in {open_}" * bool(open_) + behind
     if bars:
-        return f"The largest part of the gap is {', '.join(said)} of {bars} cases{behind}"
+        return f"No part is surely the largest of the gap in {bars} " \
+            f"case{'s' * (bars > 1)}{behind}"
     if none:
-        return "No variant is behind its twin"
+        return "No variant is surely behind its twin"
     return campaign.ALL_PLAIN.format("variant") if plain.issuperset(keys) else \
         "No gap that is compared has two parts with a finite mean"
 
@@ -82,6 +102,9 @@ def diverged(c, b):
     runs)}): runs of the variant, and of it without a part."""
     runs, bars, found = common.table(c.f, "/protocol/runs"), set(), {}
     of = runs["lr_scale"] == c.one
+    cells = common.table(c.f, "/cells")
+    if "role" in cells:  # the budget is of runs at the twin's rate
+        of &= cells["role"][runs["cell"]] != "own"
     for problem, label in dict.fromkeys(zip(b["problem"].tolist(), b["label"].tolist())):
         at = of & (runs["problem"] == problem)
         at &= (runs["label"] == label) | np.char.startswith(runs["label"], f"{label} without ")
@@ -118,12 +141,14 @@ def draw(c, out):
         legend = [campaign.note(part, inline.block(inline.PARTS[k % 5]))
                   for k, part in enumerate(parts)]
         out.figure(NAME, panels, (said + campaign.lost_title(lost), MENU),
-                   "A bar is how much smaller the mean gap becomes when that part of the variant "
-                   "alone is at full precision; rest is what they leave (to the right where any of "
+                   c.same_rate() + "A bar is how much smaller the mean gap becomes when that "
+                   "part of the variant alone is at full precision; rest is what they leave (to the right where any of "
                    "several parts alone costs as much, to the left where they cost only together). "
                    "Bars follow one another; each is a trimmed mean of its own, so that the last may end "
                    "short of the whole gap, the upright line, or beyond it; thin lines are "
-                   "95 % intervals."
+                   "95 % intervals. The title has a part as the largest where the intervals of the "
+                   "whole gap and of the part lie above 0 and the part's above those of the other "
+                   "parts."
                    + (f" Negative: {', '.join(negative[:4])}"
                       + f" and {len(negative) - 4} more" * (len(negative) > 4) + ". Such a "
                       "part, but for the rest, makes the gap smaller where it is in codes; it goes "

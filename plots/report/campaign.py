@@ -264,6 +264,13 @@ class Campaign:
         whose = "the learning rate that was tuned for the twin" if tuned else self.own_rate()
         return whose if self.one == 1 else f"{self.one:g} times {whose}"
 
+    def same_rate(self):
+        """The sentence on the rate of what compares runs at the same rate alone, whatever the rates
+        of the verdicts."""
+        unlike = ", other than verdicts, of which some are best against best" \
+            if "best against best" in self.rates() and self.one == 1 else ""
+        return f"Variant and twin both at {self.rate()}{unlike}. "
+
     def own_rate(self):
         """The rate of runs that nothing was tuned for, in words: the suite's, where it sets lr as a
         key or in a variant, else the problem's."""

@@ -176,7 +176,8 @@ def draw(c, out):
         title = title[0].upper() + title[1:] + campaign.lost_title(lost)
         out.figure(NAME, panels, (title, MENU),
                    f"Median over {counted(found)}; bars beside the curves: the quartiles at "
-                   "the end" + f"; left out: {', '.join(left)}" * bool(left) + "." + same_told(
+                   "the end, with a marker at the median there (to the right of the last update)"
+                   + f"; left out: {', '.join(left)}" * bool(left) + "." + same_told(
                        same, [head for _, head, _ in panels])
                    + alike.together(told)
                    + campaign.lost_told(lost, " They have no curve.")

@@ -14,7 +14,7 @@ SHAPES = {"equivalent": ("o", True), "better": ("<", False), "worse": (">", Fals
 BEND = 8  # the axis is logarithmic if gaps exceed BEND deltas
 LINEAR = 0.6  # the linear part, in decades to either side
 ROOM = 0.11  # the least distance of two labels, in widths of the axis
-APART, OTHER, LOST = "*", "\u2020", "\u2021"  # marks of a row
+APART, OTHER, LOST, HANGS = "*", "\u2020", "\u2021", "\u00a7"  # marks of a row
 GAP = "A gap is the loss above the problem's floor over that at the start, a decade a factor of 10"
 
 
@@ -39,12 +39,24 @@ def is_other(v):
         else np.zeros(len(v["verdict"]), bool)
 
 
+def by_outcomes(v):
+    """Of every row what other outcomes than the last loss say, in words: "late: undecided"; ""
+    where they have too few pairs or say the same."""
+    found = [[] for _ in v["verdict"]]
+    for word in ("late", "area"):
+        for said, other, own in zip(found, v.get(f"verdict_{word}", v["verdict"]), v["verdict"]):
+            if other not in (own, "too few"):
+                said.append(f"{word}: {other}")
+    return [", ".join(said) for said in found]
+
+
 def marks(v, apart=None):
     """The marks of every row: " *" where float32 is apart too, " \u2020" where the same rate gives
-    another verdict, " \u2021" where runs diverged."""
+    another verdict, " \u00a7" where another outcome does, " \u2021" where runs diverged."""
     apart = is_apart(v) if apart is None else apart
-    return [" " * bool(a or o or k) + APART * bool(a) + OTHER * bool(o) + LOST * bool(k)
-            for a, o, k in zip(apart, is_other(v), lost_of(v))]
+    found = [APART * bool(a) + OTHER * bool(o) + HANGS * bool(h) + LOST * bool(k)
+             for a, o, h, k in zip(apart, is_other(v), by_outcomes(v), lost_of(v))]
+    return [" " * bool(mark) + mark for mark in found]
 
 
 def lost_told(lost):
@@ -60,10 +72,14 @@ def marks_told(v, names, apart=None):
     apart, other = is_apart(v) if apart is None else apart, is_other(v)
     at = [f"{name}: {word}" for name, word, o in zip(names, v.get("same_verdict", names), other)
           if o]
+    hang = [f"{name}: {words}" for name, words in zip(names, by_outcomes(v)) if words]
     return f" {APART} float32 is apart too: float32 states are not equivalent to the twin " \
         "either, and no title counts the verdict." * bool(apart.any()) \
         + (f" {OTHER} another verdict at the same rate, the twin's ({'; '.join(at[:4])}"
-           + f" and {len(at) - 4} more" * (len(at) > 4) + ")." if at else "")
+           + f" and {len(at) - 4} more" * (len(at) > 4) + ")." if at else "") \
+        + (f" {HANGS} another verdict over the last eighth of the steps (late) or over the "
+           f"logarithm of the step (area) ({'; '.join(hang[:4])}"
+           + f" and {len(hang) - 4} more" * (len(hang) > 4) + ")." if hang else "")
 
 
 def mean_over(v):
@@ -195,7 +211,8 @@ def judged_told(v):
         "off, over 8 robust standard deviations from the median, than with float32 states. " \
         "Better or worse: the 95 % interval lies on one side of 0, that of the difference to " \
         "float32 states at the same seeds does so too (where six pairs have it), and the test " \
-        "passes Benjamini and Hochberg's correction at 5 %. Else undecided."
+        "passes Benjamini and Hochberg's correction at 5 %. Else undecided." \
+        + f" Too few: fewer than {LEAST_PAIRS} different pairs." * bool("too few" in v["verdict"])
 
 
 def shapes(v):

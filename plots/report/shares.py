@@ -102,8 +102,8 @@ def draw(c, out):
         title = answer(c, ecdf, same) if has else "The file has no targets, profiles alone"
         title += campaign.lost_title(c.lost())
         out.figure(NAME, panels, (title, MENU),
-                   "51 targets per problem, evenly on the logarithm, down to what half the twins "
-                   "reach; what never got there counts as infinitely late. A share over updates is of "
+                   c.same_rate() + "51 targets per problem, evenly on the logarithm, down to what "
+                   "half the twins reach; what never got there counts as infinitely late. A share over updates is of "
                    "all targets of all runs; that of a profile leaves out the targets that both the "
                    "variant and its reference, the best or the twin, missed. Higher and further left is "
                    "better. Profiles against the best depend on who else is in the set, those "

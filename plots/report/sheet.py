@@ -119,11 +119,16 @@ def save(fig, path):
                 "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}
     if ending not in metadata:
         common.fail(f"{path}: expected an ending .pdf, .svg or .png", 2)
-    common.make_folder(os.path.dirname(path) or ".")
-    part = f"{path}.part"
+    to = os.path.realpath(path)  # a link stays, its target is replaced
+    folder = os.path.dirname(path) or "."
+    if os.path.exists(to) and not os.path.isfile(to):
+        common.fail(f"'{to}': expected the name of a file to write")
+    if not os.path.isdir(os.path.dirname(to)):
+        common.fail(f"{path}: cannot be written in the folder {folder}: No such file or directory")
+    part = f"{to}.part"
     try:
         fig.savefig(part, format=ending, metadata=metadata[ending])
-        os.replace(part, path)
+        os.replace(part, to)
     except OSError as error:
         if os.path.exists(part):
             os.remove(part)

@@ -49,6 +49,14 @@ def panel(v, lines):
     return fig
 
 
+def rates_told(v):
+    """What a caption says of the rates of the two sides."""
+    best = sorted(set(v["lr_scale"][v["rates"] == "best against best"].tolist()))
+    return "Both sides at these multiples of the rate that was tuned for the twin" \
+        + f"; at {', '.join(f'{x:g}' for x in best)} each at the rate tuned for it" * bool(best) \
+        + "."
+
+
 def draw(c, out):
     if not c.paired or "/protocol/contrasts" not in c.f:
         return
@@ -68,7 +76,7 @@ def draw(c, out):
         panels.append((panel(one, lines), name, answer(one, pair)))
     out.figure(NAME, panels, (answer(v, pair) + campaign.lost_title(lost), MENU),
                "Trimmed mean over pairs of runs with its 95 % interval; above 0 is worse; each "
-               "panel has a scale of its own." + forest.judged_told(v)
+               f"panel has a scale of its own. {rates_told(v)}" + forest.judged_told(v)
                + contrasts.twins_told(c, v)
                + campaign.lost_told(lost, " Points with such runs are not drawn, and where all "
                                           "of a side did not counted."))

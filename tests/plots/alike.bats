@@ -187,6 +187,7 @@ assert forest.mean_over(dict(v, n=np.ones(3, int))) == "trimmed mean over 1 pair
 import budget
 b = {"problem": np.array(["p"] * 3), "label": np.array(["a"] * 3),
      "part": np.array(["codes", "rest", "all"]), "mean": np.array([0.3, 0.1, 0.4])}
+b["lo95"], b["hi95"] = b["mean"] - 0.05, b["mean"] + 0.05
 assert budget.answer(b, ["codes", "rest"], set()) == \
     "The largest part of the gap is codes in 1 of 1 cases"
 END

@@ -92,9 +92,32 @@ for upper, lower in zip(boxes[:2], boxes[1:3]):  # no part of the bar covers ano
     assert upper[2] + upper[3] <= lower[2] + 1e-9, boxes
 assert len({box[2:] for box in boxes[3:]}) == 1, boxes  # the parts of the other bar are in a line
 END
+    # a part is the largest where its interval is apart from 0 and from those of the others
+    PYTHONPATH=plots/figures:plots/report "$PYTHON" - <<'END'
+import budget, numpy as np
+def bars(*means):
+    rows = [(f"p{k}", part, x) for k, one in enumerate(means) for part, x in zip("xya", one)]
+    b = {"problem": np.array([r[0] for r in rows]), "label": np.array(["v"] * len(rows)),
+         "part": np.array([{"a": "all"}.get(r[1], r[1]) for r in rows]),
+         "mean": np.array([r[2] for r in rows])}
+    return dict(b, lo95=b["mean"] - 0.05, hi95=b["mean"] + 0.05)
+said = [budget.answer(b, ["x", "y"], set()) for b in (
+    bars((.3, .1, .4)), bars((.3, .1, .4), (.2, .15, .4), (.3, .1, .04), (.3, .1, -.4)),
+    bars((.04, -.2, .4)), bars((.3, .1, .04)))]
+assert said == ["The largest part of the gap is x in 1 of 1 cases",
+                "The largest part of the gap is x in 1 of 2 cases, not told apart in 1; 2 more "
+                "have no sure gap", "No part is surely the largest of the gap in 1 case",
+                "No variant is surely behind its twin"], said
+nothing = bars((.3, .1, .4))
+nothing["lo95"][:] = nothing["hi95"][:] = np.nan  # a single pair has no interval
+assert budget.answer(nothing, ["x", "y"], set()) == "No variant is surely behind its twin"
+END
     suite parts 'protocol: paired' 'coupling: closed' 'source: "problem:lowrank"' 'seed: 1..7' \
         "variant: [{lo: \"$four\"}]" 'steps: 60' 'budget: 1'
     [[ $(told parts budget) == *" Negative: second-moment codes of lo on lowrank (-0.0"*"one below the other."* ]]
+    [[ $(told parts budget) == *" | Variant and twin both at the problem's own learning rate. A bar is "* ]]
+    grep -q "^error budget: .* variant and twin both at the twin's rate; .* need not sum to all$" "$DIR/parts.txt"
+    grep -q "^scores: .*, variant and twin both at the twin's rate; problems by verdict$" "$DIR/parts.txt"
 }
 
 @test "drift: a state that is the same under one coupling is left out of that one alone" {
@@ -105,6 +128,7 @@ END
     run told drift drift
     [[ "$output" == *" The second state, global, is the same in all of them and is left out."* ]]
     [[ "$output" == *"second state, local: after 20 updates"* ]]
+    [[ "$output" == *"the quartiles at the end, with a marker at the median there (to the right of the last update)"* ]]
     PYTHONPATH=plots/figures:plots/report "$PYTHON" - <<'END'
 import drift
 same = [("second state", "local"), ("second state", "global")]
@@ -178,6 +202,9 @@ import forest, numpy as np
 assert forest.margin({"delta": np.array([0.02, np.nan, 0.02])}) == "\u00b1\u03b4 (\u03b4: 0.02)"
 assert forest.margin({"delta": np.array([0.05, 0.02])}) == "\u00b1\u03b4 (\u03b4: 0.02 to 0.05)"
 assert forest.margin({}) == "\u00b1\u03b4"
+few = "Too few: fewer than 6 different pairs."
+assert few not in forest.judged_told({"verdict": np.array(["worse"])})
+assert forest.judged_told({"verdict": np.array(["worse", "too few"])}).endswith(few)
 END
 }
 

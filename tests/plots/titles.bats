@@ -112,6 +112,35 @@ EOF
     [ "$(json_value 'd["name"]' plot "$DIR/trace.h5" --pair lin,dyn -o "$DIR/x.png")" = points ]
 }
 
+@test "plot refuses a missing folder and what is no file; a link stays, its target is replaced" {
+    suite link 'variant: "adamw4_ao,min_numel=0,whole_blocks=0"' 'exp_avg.map: [dyn, nf4]' \
+        'source: "dist:gauss"' 'coupling: oneshot' 'n: 512' 'slot: exp_avg'
+    fails_with 3 "none/x.png: cannot be written in the folder $DIR/none: No such file" \
+        plot "$DIR/link.h5" -o "$DIR/none/x.png"
+    [ ! -e "$DIR/none" ]
+    ln -s /dev/full "$DIR/full.png"
+    fails_with 3 "'/dev/full': expected the name of a file to write" \
+        plot "$DIR/link.h5" -o "$DIR/full.png"
+    ln -s real.png "$DIR/to.png"
+    "$QUALM" plot -q "$DIR/link.h5" -o "$DIR/to.png"
+    [ -L "$DIR/to.png" ] && [ -L "$DIR/full.png" ] && [ -s "$DIR/real.png" ]
+}
+
+@test "every example of plot --help draws a figure of what its comment line makes" {
+    long 4
+    mkdir "$DIR/examples"
+    cd "$DIR/examples"
+    "$QUALM" plot --help | sed -n '/^Examples:/,/^Exit codes/p' >help
+    local made example
+    made=$(sed -n 's/^  # after: qualm //p' help)
+    eval "\"$QUALM\" $made -q" >/dev/null
+    sed -n ':a; /\\$/ { N; s/\\\n *//; ba }; s/^  qualm \(plot .*\)/\1/p' help >examples
+    [ "$(wc -l <examples)" -ge 4 ]
+    while read -r example; do
+        eval "\"$QUALM\" ${example%%  #*}" </dev/null
+    done <examples
+}
+
 @test "where nothing is quantized all titles say so; where some is, no title counts the rest" {
     long 5
     for protocol in paired ''; do

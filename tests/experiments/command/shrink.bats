@@ -102,6 +102,30 @@ P
     [ -s k-repro.c ]
 }
 
+@test "a check shrinks its first finite failure, not a NaN's; a cut reduction names the longer command" {
+    plant k.c adamw_f32 's/take2 \* x \* x/(x != x ? 0.0f : take1 * x * x)/'
+    run -1 --separate-stderr "$QUALM" check --kernel k.c --quick
+    first=$(grep -m1 '^FAILED' <<<"$output" | cut -d' ' -f2)
+    [[ $output == *", want NaN;"* && $first == */normal/* ]]
+    [[ $stderr == *"k-repro.c, which compiles and exits 1, from case $first (--no-shrink"* ]]
+    sed 's/take1 \* x/take2 * x/' k-repro.c >mended.c
+    compiles_and_exits 0 mended.c
+    [[ $output == "parameter 0: expected "*", passes" ]]
+    run -0 --separate-stderr "$QUALM" shrink --kernel k.c --case "${first/normal/nonfinite}"
+    [[ $stderr != *"time ran out"* ]]
+    compiles_and_exits 1 k-repro.c
+    [[ $output == *"expected NaN or Inf, got 0x0p+0" ]]
+    sed 's/x != x ? 0.0f/x != x ? x/' k-repro.c >mended.c
+    compiles_and_exits 0 mended.c
+    [[ $output == *"expected NaN or Inf, got nan, passes" ]]
+    plant last.c adamw4_ao \
+        's/for (int64_t i = 0; i < n; i++) {$/for (int64_t i = 0; i < n - (n < BLOCK); i++) {/'
+    run -0 --separate-stderr "$QUALM" shrink --kernel last.c --shape 100003 --time 0.4
+    if [[ $output == *"cut short        yes"* ]]; then
+        [[ $stderr == *"time ran out after 0.4 s: \`qualm shrink --kernel last.c --case "*" --time 1.6\` may"* ]]
+    fi
+}
+
 @test "a race becomes a program that repeats its step until the race shows" {
     "$QUALM" check --template adamw_f32 > right.c
     sed 's|    return 0;|    volatile float last = 0;\

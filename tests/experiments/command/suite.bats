@@ -170,3 +170,11 @@ import json, sys
 assert json.load(sys.stdin)[0]["cells"] == 2'
     fails_with 4 "no file matches 'b.*'" plan s.yaml -d a.safetensors -d 'b.*'
 }
+
+@test "versus without an axis: the answer shows the form" {
+    cat >v.yaml <<'Y'
+{variant: adamw_f32, source: "dist:gauss", exp_avg.map: [dyn, nf4], slot: exp_avg,
+ coupling: oneshot, summary: [{name: a, across: exp_avg.map, value: sqnr, versus: nf4}]}
+Y
+    fails_with 2 "expected an axis and its value, such as versus: {exp_avg.map: nf4}" run v.yaml
+}
