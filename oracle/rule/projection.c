@@ -94,9 +94,20 @@ static uint64_t pair(gsl_rng *r)
     return (high << 32) + gsl_rng_get(r);
 }
 
-/* init_genrand(seed mod 2^32).  GSL replaces the seed 0 by its default, 4357, so seed 0 is
- * not available. */
-static void seed(gsl_rng *r, uint64_t s) { gsl_rng_set(r, (unsigned long)(s & 0xffffffffu)); }
+/* init_genrand(seed mod 2^32).  GSL replaces the seed 0 by its default, 4357; the words of its
+ * state are then those that the seed 0 gives. */
+static void seed(gsl_rng *r, uint64_t s)
+{
+    enum { WORDS = 624 };
+    uint32_t low = (uint32_t)s;
+    gsl_rng_set(r, low ? (unsigned long)low : 1ul);
+    unsigned long *word = gsl_rng_state(r);
+    for (uint32_t i = 1, last = 0; low == 0 && i < WORDS; i++) {
+        last = 1812433253u * (last ^ last >> 30) + i;
+        word[0] = 0;
+        word[i] = last;
+    }
+}
 
 /* n >= 16 normals, row-major, in blocks of 16 words x of 24 bits: x_j gives the radius and x_(j+8)
  * the angle of two normals (Box-Muller).  A last block of fewer than 16 is replaced by the block

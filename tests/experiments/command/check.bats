@@ -33,6 +33,37 @@ one=4097/planted/default/t1/forced
         "2x2x2x1x1x2x2/sparse/lr=0.054+beta1=0+weight_decay=1+maximize=0/t2/forced/gfirst"
 }
 
+@test "projections of tensor 2^32 - 1, whose chain of seeds starts at 0, are judged rightly" {
+    run -0 "$QUALM" check apollo_f32 -q --case 37x4/small/default/t9/forced/tensor4294967295
+}
+
+@test "a block with an infinity is judged: what it stores, its codes and its values" {
+    cd "$BATS_TEST_TMPDIR"
+    for of in adamw8_coat adamw4_2_solo; do
+        "$QUALM" check --template "$of" >"$of.c"
+    done
+    sed 's|alpha = powf(quantile_of(n, x) / top|alpha = isinf(top) ? 0.5f : powf(quantile_of(n, x) / top|' \
+        adamw4_2_solo.c >inf.c
+    ! cmp -s adamw4_2_solo.c inf.c || return 1
+    for file in adamw4_2_solo adamw8_coat; do
+        run -0 "$QUALM" check --kernel "$file.c" -q --case 4097/nonfinite/default/t1/forced
+    done
+    run -1 "$QUALM" check --kernel inf.c -q --no-shrink --case 4097/nonfinite/default/t1/forced
+    [[ "$output" == *"a block's alpha, is 0x1p-1 = 0.5, want 0x0p+0 = 0"* ]]
+}
+
+@test "eigenvalues of a factor whose vectors are not known are not below 0" {
+    cd "$BATS_TEST_TMPDIR"
+    "$QUALM" check --template shampoo_adamw_f32 >vectors.c
+    sed 's|values\[f->value + k\] = (float)sum;|values[f->value + k] = k < n / 2 ? (float)sum : -1e30f;|' \
+        vectors.c >low.c
+    ! cmp -s vectors.c low.c || return 1
+    local one=97x101/normal/stat_gap=1+root_gap=1/t1/forced
+    run -0 "$QUALM" check --kernel vectors.c -q --case "$one"
+    run -1 "$QUALM" check --kernel low.c -q --no-shrink --case "$one"
+    [[ "$output" == *"eigenvalues"*"is -0x1.93e594p+99 = -1e+30"* ]]
+}
+
 @test "an average of two equal numbers is that number, whatever a sum in double says" {
     run -0 "$QUALM" check adamw4_qm -q --case \
         "6x5461x1x1x1/edges/extreme+beta1=0.5+beta2=0.5/t282223789587/own/tensor38/schedule"
