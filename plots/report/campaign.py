@@ -1,4 +1,5 @@
 """campaign.py - Reads a campaign's rows and labels, styles its series and writes its figures."""
+import itertools
 import json
 import os
 import shlex
@@ -15,6 +16,12 @@ MANY = 16  # with more labels, lines are thin and bands are left out
 def readable(problem):
     """quad:cond=1e4,layout=dct as quad cond=1e4, layout=dct."""
     return problem.removeprefix("problem:").replace(":", " ", 1).replace(",", ", ")
+
+
+def brief(problem):
+    """A problem in a title: without its arguments; a suite's own name for it as it is."""
+    words = readable(problem).split()
+    return " ".join(itertools.takewhile(lambda word: "=" not in word, words)) or words[0]
 
 
 def in_order(names):

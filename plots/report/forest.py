@@ -236,7 +236,7 @@ def answer(v):
     worst = np.argmax(np.where(sure, v["mean"], -np.inf))
     shown = [common.digits(x, 2) for x in v["mean"].tolist()]
     equal = np.flatnonzero(sure & (np.array(shown) == shown[worst]))  # no one of several stands out
-    on = dict.fromkeys(campaign.readable(p).split()[0] for p in v["problem"][equal].tolist())
+    on = dict.fromkeys(campaign.brief(p) for p in v["problem"][equal].tolist())
     whose = dict.fromkeys(v["label"][equal].tolist())
     whose = next(iter(whose)) if len(whose) == 1 else f"{len(whose)} variants"
     most = f"; the largest of those worse: {whose} on {', '.join(on)}, " \

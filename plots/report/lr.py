@@ -96,7 +96,7 @@ def answer(found):
     same = sum(own == twin for own, twin in found.values())
     (problem, label), (own, twin) = max(found.items(),
                                         key=lambda item: abs(np.log(item[1][0] / item[1][1])))
-    apart = f"; furthest: {label} on {campaign.readable(problem).split()[0]}, best at " \
+    apart = f"; furthest: {label} on {campaign.brief(problem)}, best at " \
             f"{common.digits(own / twin, 2)} times its twin's" if own != twin else ""
     return f"Of the rates that ran the twin's best is the variant's best {same} times of " \
            f"{len(found)}{apart}"

@@ -82,7 +82,7 @@ def draw(c, out):
     title, worst = campaign.ALL_PLAIN.format("variant"), furthest(found)
     if worst:
         title = f"Furthest from its twin at the end: {together(worst[0])} on " \
-            f"{', '.join(problem.split()[0] for problem in worst[1])}, {common.digits(worst[2])} times the twin's loss"
+            f"{', '.join(map(campaign.brief, worst[1]))}, {common.digits(worst[2])} times the twin's loss"
     elif found:
         title = "Nothing that is compared has a median ratio at the end: half or more of the " \
             "runs or all twins diverged, or the twin has no loss above 0"

@@ -220,6 +220,8 @@ assert ratio.furthest(ends) == (["c"], ["nqm"], 1.14) and ratio.furthest({}) is 
 v = {"verdict": np.array(["worse"] * 2), "mean": np.array([0.5004, 0.5001]),
      "label": np.array(["a", "b"]), "problem": np.array(["mlp"] * 2), "n": np.array([9, 9])}
 assert forest.answer(v).endswith("the largest of those worse: 2 variants on mlp, +0.5 decades"), v
+v["problem"] = np.array(["batch 1024 (500 steps)", "nqm:n=64"])
+assert "on batch 1024 (500 steps), nqm, +0.5" in forest.answer(v), forest.answer(v)
 END
 }
 
