@@ -236,8 +236,8 @@ static void test_faster_than_a_copy(void **state)
     setenv("FAKE_MORE", "out['rows'].pop(); out['rows'][0]['seconds'] = 6e-7", 1);
     for (int with_speed = 0; with_speed < 2; with_speed++) {
         clear();
-        int code = RUN("adamw_f32", "--only", with_speed ? "speed,peers" : "peers", "--size",
-                       "1", "--rounds", "2", "--peers", peers_program("one"));
+        int code = RUN("adamw_f32", "--only", with_speed ? "speed,peers" : "peers", "--size", "1",
+                       "--rounds", "2", "--peers", peers_program("one"));
         assert_int_equal(code, 1);
         expect_rows(with_speed ? 2 : 0, 2, "failed: implausible: their step takes 6e-07 s");
     }
