@@ -153,6 +153,8 @@ static struct qm_interval quotient(const struct qm_slot_view *v, struct qm_inter
                                    double high)
 {
     double by = qm_slot_quotient_error(v), off = by / QM_U * QM_ETA;
+    if (isinf(a.low)) /* over a finite number */
+        return a;
     if (v->reorder.recip) /* a rounded reciprocal, and the product */
         by += QM_U, off += QM_ETA * a.high;
     double q = a.low / low;
