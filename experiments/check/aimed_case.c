@@ -306,8 +306,8 @@ static int large_share(const struct qm_domain *d, struct qm_domain_source *s, in
 }
 
 /* A share of a block that is a little more than a whole number of elements, so that blocks of one
- * element fewer give one fewer away; and in turns with these tensors of two to four elements, whose
- * error is coded twice. */
+ * element fewer give one fewer away; in turns with these tensors of two to four elements, whose
+ * error is coded twice, and blocks of the greatest length. */
 static int narrow_share(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                         struct qm_case *c)
 {
@@ -449,7 +449,7 @@ static int graded_roots(const struct qm_domain *d, struct qm_domain_source *s, i
 static int blocked_factor(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                           struct qm_case *c)
 {
-    static const int64_t edges[] = {17, 33, 63, 257, 65, 66, 95, 127, 129};
+    static const int64_t edges[] = {17, 33, 63, 257, 65, 66, 127, 129};
     enum { EDGES = sizeof edges / sizeof *edges, WIDE = 270, BOTH = 15 };
     if (!(d->reads >> QM_HYPER_adjust & 1) || i % 20 != 13)
         return 0;

@@ -129,6 +129,7 @@ static json_t *left_out(const struct qm_domain *d)
         json_array_append_new(
             out, json_pack("{s:s, s:s}", "coordinate", "step above 2^18", "reason",
                            "the seeds of all projections before it would have to be drawn"));
+    _Static_assert(QM_ORDER_MOST == 160, "the text has the number");
     if (d->reads >> QM_HYPER_max_order & 1)
         json_array_append_new(out, json_pack("{s:s, s:s}", "coordinate", "order above 160",
                                              "reason", "longer sides are cut into tiles"));

@@ -145,7 +145,7 @@ static int round_sides(const struct qm_domain *d, struct qm_domain_source *s, in
                                                           : ELEMENTS;
     most = most < MOST ? most : MOST;
     struct qm_shape shape = {2, {unit * (1 + qm_domain_below(s, most)), 0}};
-    int is_square = (turn + turn / UNITS) % 2 == 0, is_tall = qm_domain_one_in(s, 2);
+    int is_square = turn % 2 == 0, is_tall = qm_domain_one_in(s, 2);
     int64_t more = unit * (1 + qm_domain_below(s, most));
     while (shape.dim[0] > unit && shape.dim[0] * shape.dim[0] > elements)
         shape.dim[0] -= unit;

@@ -12,8 +12,10 @@
 #include <gsl/gsl_linalg.h>
 #include <stdlib.h>
 
-#define SMALL     0x1p-6  /* larger turns of a vector are not first order */
-#define DEPENDENT 0x1p-40 /* of the size of B: what is left of a column that depends on others */
+#define SMALL 0x1p-6 /* larger turns of a vector are not first order */
+/* Of the size of B: what is left of a column that depends on others is a rounding of double, up to
+ * n 2^-53, for orders n up to 2^13. */
+#define DEPENDENT 0x1p-40
 
 int qm_kronecker_has(const struct qm_shape *shape)
 {
@@ -226,8 +228,9 @@ static struct open_columns turns(int64_t n, const double *r, const double *tau, 
 
 /* ---- statistic and root ---------------------------------------------------------------------- */
 
-/* A, its trace and the errors of A and of any q^T A q, q of length 1; the sum of what such a q may
- * take below 0, because loaded eigenvalues are negative. */
+/* A, its trace and the errors of A and of any q^T A q: that of A, (2 n + 4) unit |A| of its sums,
+ * and as much because a computed q has length 1 within (n + 2) unit; how far such a number may be
+ * below 0, because loaded eigenvalues are negative. */
 struct average {
     const double *a;
     double trace, error, e_value, below;
