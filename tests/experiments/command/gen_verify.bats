@@ -56,12 +56,12 @@ P
     long 3
     local seed=$RANDOM
     echo "seed $seed"
-    qualm gen adamw4_ao -q --draws 200 --seed $seed -S 300 $plain -o "$dir/in.npz" >/dev/null
+    qualm gen adamw4_ao -q --draws 400 --seed $seed -S 300 $plain -o "$dir/in.npz" >/dev/null
     "$PYTHON" - "$dir/in.npz" <<'P'
 import json, sys
 import numpy as np
 cases = json.loads(bytes(np.load(sys.argv[1])["golden"]))["cases"]
-assert len(cases) > 150
+assert len(cases) > 300
 assert sum(c["hyper"][0]["lr"] != c["hyper"][1]["lr"] for c in cases) > 5
 P
     "$PYTHON" "$example" "$dir/in.npz" "$dir/out.npz"
