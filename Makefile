@@ -61,8 +61,7 @@ TEST_LIBS = $(eval TEST_LIBS := $(shell pkg-config --libs cmocka mpfr))$(TEST_LI
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wvla -Wdouble-promotion \
   -Wfloat-conversion -Werror
 # GCC 12 loses the rounding of two neighbouring (double)(float)x when it vectorizes straight lines.
-NUMERIC := -ffp-contract=off -fno-fast-math -fno-math-errno -fno-trapping-math \
-  -fno-tree-slp-vectorize
+NUMERIC := -ffp-contract=off -fno-fast-math -fno-math-errno -fno-tree-slp-vectorize
 , := ,
 OPT := $(if $(filter 1,$(SAN)),-O1 -g -fsanitize=address$(,)undefined -fno-omit-frame-pointer \
   -ftrivial-auto-var-init=pattern,-O3 -g1)
@@ -123,7 +122,9 @@ $(BUILD)/%_$(1).o: %.c $(BUILD)/gen/flags
 	@mkdir -p $$(@D)
 	$$(Q)$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(ISA_OPT) $$(ISA_$(1)) -DQM_ISA=$(1) -MMD -MP -c $$< -o $$@
 endef
-ISA_OPT := $(if $(filter 1,$(SAN)),,-O3)
+# -fno-trapping-math lets these loops be vectorized.  It is not for the code that judges: with it gcc
+# 12 folds isinf(x) || (isfinite(x) && c) to isinf(x) || c, which is another value where x is NaN.
+ISA_OPT := $(if $(filter 1,$(SAN)),,-O3) -fno-trapping-math
 $(foreach isa,$(ISAS),$(eval $(call isa_rule,$(isa))))
 
 # ---- registries: a file is its registration --------------------------------------------------

@@ -60,8 +60,11 @@ void qm_codec_rebuild(struct qm_codec *c)
     c->n_negative = 0; /* values ascend, and codes are positions if the scale word is keepsign */
     while (c->n_negative < c->cb.n && signbit(c->cb.value[c->n_negative]))
         c->n_negative++;
+    /* Under a cap a quotient may be Inf, which passes the padding of a list that is not full. */
+    int is_full = c->cb.n == 16 || c->cb.n == 256;
     c->has_edges = !qm_round_draws(c->q.round) && c->q.norm != QM_NORM_id &&
-                   c->q.curve != QM_CURVE_qlog && c->q.curve != QM_CURVE_affine;
+                   c->q.curve != QM_CURVE_qlog && c->q.curve != QM_CURVE_affine &&
+                   (c->q.scale.cap == 0.0f || is_full);
     int32_t floor_key = qm_ordered(-limit);
     for (int k = 0; k + 1 < c->cb.n && c->has_edges; k++) {
         int32_t low = floor_key, high = qm_ordered(limit); /* code(low) <= k < code(high) */

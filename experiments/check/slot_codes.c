@@ -112,14 +112,14 @@ enum qm_verdict qm_slot_verdict(const struct qm_decider *d, int slot, double low
     return qm_verdict_code(position, at, position - best, position - best);
 }
 
-/* The decoded value and its error.  Decoding rounds once per operation; an error of 2^y follows
- * from the derivative of exp2.  The slack of a table value enters softsign with the derivative
- * 2 / (2 - |y|)^2 <= 2, and sqrt with 2 x.  first: the other of two scales, 0 where there is only
- * one. */
-static double decode_of(const struct qm_slot_view *v, int position, double scale, double first,
-                        double *error)
+/* Decoding rounds once per operation; an error of 2^y follows from the derivative of exp2.  The
+ * slack of a table value enters softsign with the derivative 2 / (2 - |y|)^2 <= 2, and sqrt with
+ * 2 x. */
+double qm_slot_value(const struct qm_slot_view *v, int position, const struct qm_element_scale *s,
+                     double *error)
 {
     const struct qm_decider *d = v->d;
+    double scale = s->stored, first = s->first;
     double value = d->value[position], slack = d->slack[position] * scale;
     double y = d->q.curve == QM_CURVE_softsign ? value / (2.0 - fabs(value)) : value, x = y * scale;
     *error = QM_U * fabs(x) + QM_ETA;
@@ -145,7 +145,7 @@ static void judge_decoded(const struct qm_slot_view *v, int64_t i, int position,
                           const struct qm_element_scale *s, struct qm_tally *t,
                           struct qm_finding *f, int64_t *at)
 {
-    double scale = s->stored, error, want = decode_of(v, position, scale, s->first, &error);
+    double scale = s->stored, error, want = qm_slot_value(v, position, s, &error);
     double got = (double)v->decoded[i];
     if (isnan(v->d->value[position])) { /* the code means NaN under every scale */
         t->judged++;

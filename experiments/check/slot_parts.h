@@ -1,4 +1,5 @@
-/* slot_parts.h - Internal functions of the files slot*.c and finding.c. */
+/* slot_parts.h - Functions of the files slot*.c and finding.c, for these and for other judges
+ * of single elements. */
 #ifndef QM_EXPERIMENTS_CHECK_SLOT_PARTS_H
 #define QM_EXPERIMENTS_CHECK_SLOT_PARTS_H
 
@@ -74,6 +75,11 @@ enum qm_unit_known qm_slot_unit_of(const struct qm_slot_view *v, int64_t i,
 int qm_slot_judge_code(const struct qm_slot_view *v, int slot, int64_t i,
                        const struct qm_element_scale *s, struct qm_tally *t, struct qm_finding *f,
                        int64_t *at);
+
+/* What the code of a position decodes to by the element's scale, before it is rounded; *error: the
+ * bound on the float32 result's distance from it. */
+double qm_slot_value(const struct qm_slot_view *v, int position, const struct qm_element_scale *s,
+                     double *error);
 
 /* The verdict on a position whose unit value lies in [low, high].  t: counts draws of stochastic
  * rounding; or NULL. */

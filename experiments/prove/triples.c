@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/base/half.h"
-#include "experiments/check/slot.h"
+#include "experiments/check/slot_parts.h"
 #include "experiments/recipes/oracle_hyper.h"
 #include "oracle/bound/bound.h"
 
@@ -21,8 +21,8 @@ struct domain {
     struct qm_rule_step step;
     struct qm_codec codec[SLOTS];
     struct qm_decider decider[SLOTS];
-    float max[SLOTS], stored[SLOTS];
-    double divisor[SLOTS]; /* the divisors of fresh values */
+    float max[SLOTS], stored[SLOTS]; /* of the group, with the curve applied; its scale */
+    struct qm_element_scale scale[SLOTS];
     int n_codes[SLOTS];
     int64_t t;
     float p;
@@ -55,14 +55,27 @@ static qm_status check_covered(const struct qm_recipe *r)
         const struct qm_quantizer *q = &r->slot[i];
         if (q->bits == 0)
             return qm_fail(QM_SKIPPED, "slot %s has no codes to enumerate", rule->slot[i]);
-        if (q->curve != QM_CURVE_none || q->scale.f16 || q->scale.nest || q->scale.keep_sign ||
-            q->scale.least || qm_round_draws(q->round))
+        if (qm_slot_has_numbers(q) || q->curve == QM_CURVE_expand || qm_slot_has_two_scales(q) ||
+            q->scale.nest || q->scale.keep_sign || qm_round_draws(q->round))
             return qm_fail(QM_SKIPPED,
-                           "slot %s: curves, 16-bit and nested scales, keepsign, least and draws "
-                           "are not covered",
+                           "slot %s: curves with several numbers per block, nested scales and two "
+                           "scales in turn, keepsign and draws are not covered",
                            rule->slot[i]);
     }
     return QM_OK;
+}
+
+/* A slot as the judge of checks sees it: n elements of one group. */
+static struct qm_slot_view view_of(const struct domain *d, int slot, const double *want,
+                                   const double *error, int64_t n)
+{
+    static const struct qm_shape shape = {1, {PIECE}};
+    return (struct qm_slot_view){.d = &d->decider[slot],
+                                 .shape = &shape,
+                                 .n = n,
+                                 .want = want,
+                                 .error = error,
+                                 .scales = &d->stored[slot]};
 }
 
 static qm_status open_slot(struct domain *d, int i)
@@ -83,8 +96,12 @@ static qm_status open_slot(struct domain *d, int i)
         return qm_fail(QM_CHECK_FAILED, "slot %s: code %d decodes to %a", d->r->rule->slot[i],
                        wrong, (double)decoded[wrong]);
     d->n_codes[i] = cb->n;
+    d->max[i] = qm_curve_to(q.curve, d->max[i]);
     qm_scales(&d->codec[i], &one, &d->max[i], &d->stored[i]);
-    d->divisor[i] = fmax((double)d->stored[i], (double)q.scale.guard);
+    const int no_flag = 0;
+    const double max = (double)d->max[i];
+    const struct qm_slot_view v = view_of(d, i, NULL, NULL, PIECE);
+    d->scale[i] = qm_element_scale_of(&v, 0, &max, &max, &no_flag, 0);
     return QM_OK;
 }
 
@@ -180,57 +197,50 @@ static void judge_number(struct qm_triples_tally *t, const char *what, double go
                 g);
 }
 
-/* The interval of float32 unit values that the bound allows.  A division rounds once, a
- * reciprocal and its product twice, and no more often where they are fused with the steps of an
- * evenly spaced map. */
-static void unit_interval(const struct domain *d, int slot, double want, double error, double *low,
-                          double *high)
-{
-    int divides = d->decider[slot].q.unit == QM_UNIT_div;
-    double divisor = d->divisor[slot], y = want / divisor,
-           relative = (divides ? 1.0 : 2.0) * QM_U * (1.0 + 0x1p-20);
-    double eta = QM_ETA + (divides ? 0.0 : QM_ETA * (fabs(want) + error));
-    *low = (want - error) / divisor;
-    *high = (want + error) / divisor;
-    if (error == 0.0 && divides && qm_round_float32(y) == y && fma(y, divisor, -want) == 0.0)
-        return;
-    *low -= relative * fabs(*low) + eta;
-    *high += relative * fabs(*high) + eta;
-}
-
+/* The verdict on position k, -1 for no code, of a unit value in [low, high]. */
 static enum qm_verdict code_verdict(const struct qm_decider *d, double low, double high, int k)
 {
     int from, to;
-    if ((k == 0 || low > d->cut[k - 1].high) && (k + 1 == d->n || high < d->cut[k].low))
+    if (k < 0)
+        return QM_VERDICT_WRONG;
+    if (k > d->q.scale.least && (k == 0 || low > d->cut[k - 1].high) &&
+        (k + 1 == d->n || high < d->cut[k].low))
         return QM_VERDICT_EQUAL; /* the interval lies inside the cell, which is nearly always so */
     qm_decider_range(d, low, high, &from, &to);
     return qm_verdict_code(k, qm_decider_at(d, 0.5 * (low + high)), from, to);
 }
 
-static void judge_code(struct qm_triples_tally *t, const struct domain *d, int slot, int code,
-                       double want, double error, double g, int64_t at)
+static void judge_code(struct qm_triples_tally *t, const struct domain *d, int slot,
+                       const struct piece *b, int j, int64_t at)
 {
     const struct qm_decider *c = &d->decider[slot];
-    double low, high;
-    int k = c->position_of[code];
+    const struct qm_slot_view v = view_of(d, slot, b->want[slot], b->error[slot], PIECE);
+    double want = v.want[j], error = v.error[j], low, high;
+    int code = b->code[slot][j], k = c->position_of[code];
     enum qm_verdict is;
-    int no_reciprocal = c->q.unit != QM_UNIT_div && 256.0 / d->divisor[slot] > 3.4e38;
-    if ((isfinite(want) && !(error < HUGE_VAL)) || isinf(want) || no_reciprocal) {
-        t->unbounded++; /* overflow, Inf over a finite scale, or a reciprocal that may be Inf */
+    enum qm_unit_known known = qm_slot_unit_of(&v, j, &d->scale[slot], &low, &high);
+    /* No element is above the maximum of its group, so that no quotient of a step is infinite;
+     * softsign makes a NaN of it, and of a list of edges that is not full it passes the end. */
+    int may_be_inf = c->q.curve == QM_CURVE_softsign || (c->n != 16 && c->n != 256);
+    int overflows =
+        may_be_inf && fabs(want) + error >= 0.5 * (double)FLT_MAX * d->scale[slot].divisor_low;
+    if (isinf(want) || (isfinite(want) && !(error < HUGE_VAL)) || known == QM_KNOWN_NOTHING ||
+        overflows) {
+        t->unbounded++; /* Inf over a finite scale, or what may overflow */
         return;
     }
     t->judged++;
-    if (isnan(want)) {
-        is = k == c->nan_position ? QM_VERDICT_EQUAL : QM_VERDICT_WRONG;
+    if (known == QM_KNOWN_INTERVAL) {
+        is = code_verdict(c, low, high, k);
     } else {
-        unit_interval(d, slot, want, error, &low, &high);
-        is = k < 0 ? QM_VERDICT_WRONG : code_verdict(c, low, high, k);
+        int place = known == QM_KNOWN_NAN ? c->nan_position : c->position_of[c->q.scale.zero];
+        is = k == place ? QM_VERDICT_EQUAL : QM_VERDICT_WRONG;
     }
     t->verdict[is]++;
     if (is >= QM_VERDICT_OFF_BY_ONE)
         add_finding(t, is == QM_VERDICT_WRONG ? QM_BAD_WRONG : QM_BAD_OFF_BY_ONE, at,
-                    "%s has code %d for fresh value %a within %.3g over %a (g %a)",
-                    d->r->rule->slot[slot], code, want, error, d->divisor[slot], g);
+                    "%s has code %d for fresh value %a within %.3g, scale %a (g %a)",
+                    d->r->rule->slot[slot], code, want, error, d->scale[slot].stored, b->wide_g[j]);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -277,18 +287,18 @@ static void judge_piece(const struct domain *d, const struct piece *b, int64_t a
         for (int i = 0; i < d->r->rule->n_slots; i++) {
             double want = b->want[i][j], error = b->error[i][j];
             judge_number(t, d->r->rule->slot[i], (double)b->slot[i][j], want, error, g, at + j);
-            judge_code(t, d, i, b->code[i][j], want, error, g, at + j);
+            judge_code(t, d, i, b, j, at + j);
         }
     }
 }
 
-/* Judges the decoded code, its value times its scale, rounded once. */
+/* Judges what the piece's code decodes to. */
 static void judge_decoded(const struct domain *d, int slot, const struct piece *b, int64_t at,
                           struct qm_triples_tally *t)
 {
-    const struct qm_decider *c = &d->decider[slot];
-    double want = c->value[c->position_of[b->code[slot][0]]] * (double)d->stored[slot];
-    double error = QM_U * fabs(want) + QM_ETA;
+    const struct qm_slot_view v = view_of(d, slot, NULL, NULL, PIECE);
+    int position = d->decider[slot].position_of[b->code[slot][0]];
+    double error, want = qm_slot_value(&v, position, &d->scale[slot], &error);
     if (fabs(want) + error > (double)FLT_MAX)
         error = HUGE_VAL; /* the product may overflow */
     judge_number(t, "a decoded code", (double)b->slot[slot][0], want, error, 0.0, at);

@@ -4,7 +4,8 @@
  * by the rule's float32 loop and encoded with equal group maxima, by the engine's own functions.
  * The oracle makes the step in double, and its derived bounds limit the float32 results: fresh
  * states and the parameter must lie within the bound, and a code must be one that the bound allows.
- * The maximum of a group and the layout of blocks and bytes are left to other tests. */
+ * The maximum of a group, the rounding of scales to 16 bits and the layout of blocks and bytes are
+ * left to other tests. */
 #ifndef QM_EXPERIMENTS_PROVE_TRIPLES_H
 #define QM_EXPERIMENTS_PROVE_TRIPLES_H
 
@@ -25,13 +26,13 @@ struct qm_triples_tally {
 };
 
 /* Counts the triples of a recipe.  QM_SKIPPED, with the reason, where the recipe has no such
- * domain: a slot without codes, more than two slots, no derived bound, a curve or scale word that
- * is not covered. */
+ * domain: a slot without codes, more than two slots, no derived bound, a round that draws, a curve
+ * with several numbers per block, nested scales, two scales in turn, keepsign. */
 qm_status qm_triples_count(const struct qm_recipe *r, int64_t *out);
 
 /* Judges all triples by recipe r at step t and parameter p.
  *   runs      the recipe that is run, for planted bugs; NULL: r
- *   maxima    [slots]: the maximum of each slot's group, finite and above 0
+ *   maxima    [slots]: the maximum of each slot's group, before the curve, finite and above 0
  *   progress  called with the triples done, by one thread at a time; or NULL
  * The tally does not depend on the number of threads. */
 qm_status qm_triples_run(const struct qm_recipe *r, const struct qm_recipe *runs,

@@ -559,14 +559,45 @@ static void test_pack(void **state)
     assert_int_equal(byte, 0xc3);
 }
 
+/* A quotient by a cap may be infinite; lists that are not full have no code behind the last. */
+static void test_infinite_quotients(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"lint:5s", "lint:4s", "lint:6s", "lint:2s", "lin:3u",
+                                        "lin:2u",  "nf4:4s",  "dyn:8s",  "dyn:5s"};
+    const struct qm_shape shape = {1, {64}};
+    static struct encoded e;
+    float x[64];
+    for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
+        for (int isa = 0; isa < QM_ISA_COUNT; isa++) {
+            char text[64];
+            struct qm_codec c;
+            if (!qm_isa_force((enum qm_isa)isa))
+                continue;
+            snprintf(text, sizeof text, "%s/block:32/bisect/mid/cap:1e-30", texts[k]);
+            assert_int_equal(qm_codec_parse(&c, text), QM_OK);
+            for (int i = 0; i < 64; i++)
+                x[i] = c.q.sign && i % 2 ? -3e38f : 3e38f;
+            encode(&c, &shape, x, 64, &e);
+            for (int i = 0; i < 64; i++)
+                assert_int_equal(e.codes[i], c.cb.perm[x[i] < 0.0f ? 0 : c.cb.n - 1]);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranges_and_isas),  cmocka_unit_test(test_fused_blocks),
-        cmocka_unit_test(test_fused_definition), cmocka_unit_test(test_rank1_definition),
-        cmocka_unit_test(test_float8),           cmocka_unit_test(test_float8_ties),
-        cmocka_unit_test(test_pair_definitions), cmocka_unit_test(test_dither),
-        cmocka_unit_test(test_stochastic),       cmocka_unit_test(test_pack),
+        cmocka_unit_test(test_ranges_and_isas),
+        cmocka_unit_test(test_fused_blocks),
+        cmocka_unit_test(test_fused_definition),
+        cmocka_unit_test(test_rank1_definition),
+        cmocka_unit_test(test_float8),
+        cmocka_unit_test(test_float8_ties),
+        cmocka_unit_test(test_pair_definitions),
+        cmocka_unit_test(test_dither),
+        cmocka_unit_test(test_infinite_quotients),
+        cmocka_unit_test(test_stochastic),
+        cmocka_unit_test(test_pack),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,6 +91,27 @@ static void wrong_encoders_are_seen(void **state)
     }
 }
 
+/* Curves that act before and after the scale, and scales of 16 bits. */
+static void curves_are_proved_and_others_seen(void **state)
+{
+    static const char *const texts[][2] = {
+        {"rmsprop8_bnb,square_avg=lin:4u/block:256/bisect/mid/sqrt",
+         "rmsprop8_bnb,square_avg=lin:4u/block:256/bisect/mid"},
+        {"ema4_nf4,exp_avg.curve=softsign", "ema4_nf4"},
+        {"ema4_nf4,exp_avg=lint:5s/block:128/bisect/mid/softsign/f16",
+         "ema4_nf4,exp_avg=lint:5s/block:128/bisect/floor/softsign/f16"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct qm_triples_tally t = run(texts[i][0], NULL, (float[]){1.7e-3f, 1.0f});
+        if (!qm_triples_hold(&t))
+            fail_msg("%s: %s", texts[i][0], t.finding);
+        assert_true(t.verdict[QM_VERDICT_EQUAL] > 700000);
+        struct qm_recipe wrong = recipe(texts[i][1]);
+        t = run(texts[i][0], &wrong, one);
+        assert_false(qm_triples_hold(&t));
+    }
+}
+
 /* The thresholds of adafactor8bit 0.2.4 where the nearest code is claimed. */
 static void a_ladder_in_place_of_the_nearest_is_seen(void **state)
 {
@@ -296,6 +317,7 @@ int main(void)
         cmocka_unit_test(one_slot_steps_are_proved),
         cmocka_unit_test(threads_do_not_matter),
         cmocka_unit_test(wrong_encoders_are_seen),
+        cmocka_unit_test(curves_are_proved_and_others_seen),
         cmocka_unit_test(a_ladder_in_place_of_the_nearest_is_seen),
         cmocka_unit_test(wrong_updates_are_seen),
         cmocka_unit_test(what_has_no_such_domain_says_why),
