@@ -49,12 +49,17 @@ static const struct argp_option *option_of(int key)
 static void note_file(const struct argp_option *o, int key, char *arg, struct argp_state *state)
 {
     static const char *const names[] = {"out", "junit", "markdown", "latex", "archive"};
-    int is_out = 0;
+    static const char *given[sizeof names / sizeof *names];
+    const char **was = NULL;
     for (size_t i = 0; o && i < sizeof names / sizeof *names; i++)
-        is_out |= strcmp(o->name, names[i]) == 0;
-    if (is_out && arg)
+        was = strcmp(o->name, names[i]) == 0 ? &given[i] : was;
+    if (was && arg && *was)
+        argp_error(state, "--%s is given twice, '%s' and '%s'", o->name, *was, arg);
+    if (was && arg) {
+        *was = arg;
         qm_cli_append(&written, &n_written, arg);
-    else if (arg && (o || key == ARGP_KEY_ARG))
+    }
+    if (!was && arg && (o || key == ARGP_KEY_ARG))
         qm_cli_reads(arg);
     for (int i = state->next; key == ARGP_KEY_ARGS && i < state->argc; i++)
         qm_cli_reads(state->argv[i]);
@@ -195,7 +200,8 @@ int qm_cli_parse(const struct argp *argp, int argc, char **argv, void *input)
     parsed = NULL;
     qm_status st = QM_OK;
     for (int i = 0; i < n_written && st == QM_OK; i++)
-        st = qm_cli_writes(written[i]);
+        if ((st = qm_cli_writes(written[i])) == QM_OK)
+            st = qm_cli_writes_once(written[i]);
     free(written);
     written = NULL;
     n_written = 0;

@@ -40,6 +40,8 @@ void qm_cli_reads(const char *path);
  * whatever name.  qm_cli_parse asks for the options above; a command, where it finds a name
  * itself. */
 qm_status qm_cli_writes(const char *path);
+/* QM_BAD_ARG: the same file was named before to be written.  '-' may be named often. */
+qm_status qm_cli_writes_once(const char *path);
 
 /* Adds a word to a list of *n words; the caller frees *list, the word is
  * borrowed.  QM_NO_MEMORY. */

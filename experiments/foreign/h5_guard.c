@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/read_set.h"
 #include "experiments/foreign/h5_chunks.h"
 #include "experiments/foreign/reader_process.h"
 
@@ -364,6 +365,17 @@ int qm_h5_guard_has_holes(hid_t set)
     return has;
 }
 
+/* Notes the file that a dataset lies in, which a link may lead to (core/base/read_set.h). */
+static void note_file(hid_t set)
+{
+    void *handle = NULL;
+    hid_t file = H5Iget_file_id(set);
+    if (file >= 0 && H5Fget_vfd_handle(file, H5P_DEFAULT, &handle) >= 0 && handle)
+        qm_read_set_note(*(const int *)handle);
+    if (file >= 0)
+        H5Fclose(file);
+}
+
 qm_status qm_h5_guard_dataset(const char *path, const char *name, hid_t set)
 {
     char why[200];
@@ -381,6 +393,8 @@ qm_status qm_h5_guard_dataset(const char *path, const char *name, hid_t set)
             "%.200s has values that were never written, and that HDF5 is told never to fill", name);
     else if (H5Pget_external_count(plist) > 0 && !qm_reader_follows_links())
         st = qm_fail(QM_BAD_FILE, "%.200s has its data in another file", name);
+    if (st == QM_OK && qm_reader_follows_links())
+        note_file(set);
     H5D_layout_t layout = H5Pget_layout(plist);
     if (st == QM_OK && layout != H5D_VIRTUAL)
         e.stored = H5Dget_storage_size(set);

@@ -15,6 +15,7 @@
 
 #include "core/base/interrupt.h"
 #include "core/base/name.h"
+#include "core/base/read_set.h"
 #include "experiments/foreign/reader_process.h"
 #include "experiments/machine/shipped_files.h"
 #include "experiments/readers/format.h"
@@ -156,6 +157,7 @@ static qm_status map_file(struct qm_file *f)
         return qm_file_bad(f, "has %lld bytes, of which the disk stores %lld: a sparse giant",
                            (long long)info.st_size, (long long)info.st_blocks * 512);
     f->size = (size_t)info.st_size;
+    qm_read_set_note(f->fd);
     if (!qm_file_mark_take(f->fd, &f->mark) || f->mark.size != info.st_size)
         return qm_file_bad(f, "changed while it was opened");
     if (!(f->mapping = qm_mapping_open(f->fd, f->size)))

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "core/base/grow.h"
+#include "core/base/read_set.h"
 #include "experiments/foreign/reader_process.h"
 #include "experiments/readers/torch.h"
 
@@ -26,6 +27,7 @@ static qm_status map_shard(const struct qm_file *f, const char *path, struct qm_
                          S_ISREG(info.st_mode) ? "empty" : "not a regular file");
     if (st == QM_OK) {
         s->size = (size_t)info.st_size;
+        qm_read_set_note(fd);
         s->mapping = qm_file_mark_take(fd, &s->mark) ? qm_mapping_open(fd, s->size) : NULL;
         if (!s->mapping)
             st = qm_file_bad(f, "shard '%.200s': cannot map %zu bytes", s->name, s->size);

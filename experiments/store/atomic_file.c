@@ -1,6 +1,7 @@
 /* atomic_file.c - Writes a file that appears under its name whole or not at all. */
 #include "experiments/store/atomic_file.h"
 #include "core/base/interrupt.h"
+#include "core/base/read_set.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -75,6 +76,18 @@ static char *target_of(const char *path)
     return lstat(path, &info) == 0 && S_ISLNK(info.st_mode) ? realpath(path, NULL) : strdup(path);
 }
 
+/* QM_BAD_ARG: tensors were read from the file of this name. */
+static qm_status check_not_read(const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) != 0 || !qm_read_set_has(&info))
+        return QM_OK;
+    return qm_fail(QM_BAD_ARG,
+                   "%s: would be written over a file that this command reads, expected another "
+                   "name",
+                   path);
+}
+
 qm_status qm_atomic_file_open(const char *path, struct qm_atomic_file *out)
 {
     struct qm_atomic_file p = {target_of(path), NULL, -1};
@@ -86,6 +99,8 @@ qm_status qm_atomic_file_open(const char *path, struct qm_atomic_file *out)
         p.temporary = NULL;
         st = qm_fail(QM_NO_MEMORY, "%s", path);
     }
+    if (st == QM_OK)
+        st = check_not_read(path);
     if (st == QM_OK)
         st = temporary_make(&p);
     if (st == QM_OK)
@@ -141,6 +156,7 @@ qm_status qm_make_folders(const char *path)
 
 qm_status qm_atomic_file_commit(struct qm_atomic_file *p)
 {
+    QM_TRY(check_not_read(p->path));
     if (fsync(p->fd) != 0 || rename(p->temporary, p->path) != 0)
         return qm_fail(QM_BAD_FILE, "%s: cannot be written: %s", p->path, strerror(errno));
     qm_interrupt_forget(p->temporary);

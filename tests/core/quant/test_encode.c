@@ -559,12 +559,11 @@ static void test_pack(void **state)
     assert_int_equal(byte, 0xc3);
 }
 
-/* A quotient by a cap may be infinite; lists that are not full have no code behind the last. */
+/* A quotient by a cap may be infinite. */
 static void test_infinite_quotients(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"lint:5s", "lint:4s", "lint:6s", "lint:2s", "lin:3u",
-                                        "lin:2u",  "nf4:4s",  "dyn:8s",  "dyn:5s"};
+    static const char *const texts[] = {"lint:5s", "lint:4s", "lint:6s", "lin:3u", "nf4:4s"};
     const struct qm_shape shape = {1, {64}};
     static struct encoded e;
     float x[64];
@@ -574,7 +573,7 @@ static void test_infinite_quotients(void **state)
             struct qm_codec c;
             if (!qm_isa_force((enum qm_isa)isa))
                 continue;
-            snprintf(text, sizeof text, "%s/block:32/bisect/mid/cap:1e-30", texts[k]);
+            snprintf(text, 64, "%s/block:32/bisect/mid/cap:1e-30", texts[k]);
             assert_int_equal(qm_codec_parse(&c, text), QM_OK);
             for (int i = 0; i < 64; i++)
                 x[i] = c.q.sign && i % 2 ? -3e38f : 3e38f;
