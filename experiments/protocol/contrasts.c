@@ -103,15 +103,16 @@ static int same_pair(const struct qm_protocol *p, const struct qm_run_row *x,
     return a->seed == b->seed && a->instance == b->instance;
 }
 
-/* Whether what the suite varies has no codes in the runs of a group. */
-static int has_no_codes(const struct qm_protocol *p, const struct qm_comparison_group *g)
+/* The share of elements with codes in what the suite varies, of those to which the recipes of the
+ * group give codes; NaN where they give none. */
+static double coded_share(const struct qm_protocol *p, const struct qm_comparison_group *g)
 {
     for (int64_t i = 0; i < g->n; i++) {
         const struct qm_run_row *run = qm_group_run(p, g, i);
         if (run->ok)
-            return qm_is_unquantized(p->r, run->cell);
+            return qm_asked_share(p->r, run->cell);
     }
-    return 0;
+    return nan("");
 }
 
 /* Whether a and b are equal to the bit in all that is observed of a run. */
@@ -203,8 +204,8 @@ static qm_status decide(struct qm_protocol *p)
     for (int64_t i = 0; row && i < p->n_contrasts; i++) {
         struct qm_contrast_row *c = &p->contrast[i];
         row[i] = (struct qm_judged_row){.by = c->by, .same = c->same, .delta = c->delta};
-        row[i].in_family = !has_no_codes(p, c->a) && !has_no_codes(p, c->b);
-        row[i].varied = row[i].in_family;
+        row[i].varied = fmin(coded_share(p, c->a), coded_share(p, c->b)); /* fmin ignores a NaN */
+        row[i].in_family = row[i].varied != 0.0;
         memcpy(row[i].is_same, c->is_same, sizeof c->is_same);
     }
     qm_status st = row ? qm_decide_rows(row, p->n_contrasts) : qm_fail(QM_NO_MEMORY, "contrasts");

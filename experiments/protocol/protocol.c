@@ -214,8 +214,9 @@ static void print_verdicts(const struct qm_protocol *p)
     if (plain)
         printf(
             "not quantized: the tensors of these problems are smaller than, or no multiple of, "
-            "what "
-            "the variant gives codes to; \"NAME,min_numel=0,whole_blocks=0\" gives codes to all\n");
+            "what the variant gives codes to, all of them, or more than half of the elements in a "
+            "row that would be equivalent; \"NAME,min_numel=0,whole_blocks=0\" gives codes to "
+            "all\n");
     if (p->n_scales > 1)
         printf("verdicts at the other %d values of lr_scale are in /protocol/verdicts\n",
                p->n_scales - 1);

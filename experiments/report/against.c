@@ -316,10 +316,10 @@ static qm_status store_pairs(const struct pairs *p, const struct judged *j, stru
         {"lr_scale", "times the problem's learning rate"}};
     int64_t n = j->n;
     size_t room = (size_t)n + 1;
-    const char **text = calloc(5 * room, sizeof *text);
+    const char **text = calloc(6 * room, sizeof *text);
     double *number = calloc(NUMBERS * room, sizeof *number);
     int64_t *count = calloc(room, sizeof *count);
-    struct qm_column column[6 + NUMBERS] = {
+    struct qm_column column[7 + NUMBERS] = {
         {"problem", QM_COLUMN_text, "", "the problem", text},
         {"label", QM_COLUMN_text, "", "the variant here", text + room},
         {"archive", QM_COLUMN_text, "", "the archived variant", text + 2 * room},
@@ -333,6 +333,8 @@ static qm_status store_pairs(const struct pairs *p, const struct judged *j, stru
                            "of the variant here against the archived one", text + 3 * room};
     column[5 + NUMBERS] = (struct qm_column){
         "rates", QM_COLUMN_text, "", "same rate (the twin's best) or not tuned", text + 4 * room};
+    column[6 + NUMBERS] = (struct qm_column){"archive_recipe", QM_COLUMN_text, "",
+                                             "the recipe of the archived variant", text + 5 * room};
     int ok = text && number && count;
     for (int64_t i = 0; ok && i < n; i++) {
         const struct group *g = &j->group[i];
@@ -345,6 +347,7 @@ static qm_status store_pairs(const struct pairs *p, const struct judged *j, stru
         text[2 * room + (size_t)i] = p->b->label[pair->theirs];
         text[3 * room + (size_t)i] = qm_decision_text(qm_decide(&g->x, g->delta, g->q));
         text[4 * room + (size_t)i] = g->is_tuned ? "same rate" : not_tuned;
+        text[5 * room + (size_t)i] = p->b->recipe[p->b->cell[pair->theirs]];
         count[i] = g->x.n;
         for (int k = 0; k < NUMBERS; k++)
             number[(size_t)k * room + (size_t)i] = value[k];
@@ -353,7 +356,7 @@ static qm_status store_pairs(const struct pairs *p, const struct judged *j, stru
         ok ? qm_store_table(store, "/against/pairs",
                             "Each variant here against each archived one, where problem, "
                             "seed, learning rate, steps and twin agree; positive is worse.",
-                            n, 6 + NUMBERS, column)
+                            n, 7 + NUMBERS, column)
            : qm_fail(QM_NO_MEMORY, "pairs");
     free(text);
     free(number);

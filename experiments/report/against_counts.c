@@ -18,7 +18,7 @@ static const char *const keys[SHOWN] = {"better", "worse", "equivalent", "undeci
 
 /* The verdicts of one label here and one archived variant at one lr_scale. */
 struct tally {
-    const char *label, *archive;
+    const char *label, *archive, *recipe;
     double scale;
     int64_t place, problems, of[SHOWN];
 };
@@ -32,7 +32,7 @@ static int by_wins(const void *x, const void *y)
 }
 
 /* Counts the rows into tallies, a zeroed list with room for all; returns how many there are. */
-static int64_t count(int64_t rows, char **text[3], const double *scale, struct tally *all)
+static int64_t count(int64_t rows, char **text[4], const double *scale, struct tally *all)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < rows; i++) {
@@ -42,6 +42,7 @@ static int64_t count(int64_t rows, char **text[3], const double *scale, struct t
             k++;
         all[k].label = text[0][i];
         all[k].archive = text[1][i];
+        all[k].recipe = text[3][i];
         all[k].scale = scale[i];
         all[k].place = k;
         all[k].problems++;
@@ -55,9 +56,10 @@ static int64_t count(int64_t rows, char **text[3], const double *scale, struct t
 
 static json_t *tally_json(const struct tally *t)
 {
-    json_t *o = json_pack("{s:o, s:o, s:o, s:I}", "label", qm_json_text(t->label), "archive",
-                          qm_json_text(t->archive), "lr_scale", qm_json_number(t->scale),
-                          "problems", (json_int_t)t->problems);
+    json_t *o =
+        json_pack("{s:o, s:o, s:o, s:o, s:I}", "label", qm_json_text(t->label), "archive",
+                  qm_json_text(t->archive), "archive_recipe", qm_json_text(t->recipe), "lr_scale",
+                  qm_json_number(t->scale), "problems", (json_int_t)t->problems);
     for (int v = 0; v < SHOWN; v++)
         json_object_set_new(o, keys[v], json_integer((json_int_t)t->of[v]));
     return o;
@@ -65,12 +67,12 @@ static json_t *tally_json(const struct tally *t)
 
 qm_status qm_against_counts(struct qm_result *pairs, json_t **out)
 {
-    static const char *const names[] = {"label", "archive", "verdict"};
-    char **text[3] = {NULL}, *rates = NULL, *advice = NULL;
+    static const char *const names[] = {"label", "archive", "verdict", "archive_recipe"};
+    char **text[4] = {NULL}, *rates = NULL, *advice = NULL;
     double *scale = NULL, archived;
     int64_t rows = 0;
     qm_status st = qm_result_f64(pairs, PAIRS, "lr_scale", &rows, &scale);
-    for (int k = 0; st == QM_OK && k < 3; k++)
+    for (int k = 0; st == QM_OK && k < 4; k++)
         st = qm_result_texts(pairs, PAIRS, names[k], &rows, &text[k]);
     if (st == QM_OK)
         st = qm_result_text(pairs, "/against", "rates", &rates);
@@ -89,7 +91,7 @@ qm_status qm_against_counts(struct qm_result *pairs, json_t **out)
         *out = json_pack("{s:s, s:s, s:I, s:o}", "rates", rates, "advice", advice, "archived",
                          (json_int_t)archived, "counts", list);
     }
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < 4; k++)
         free(text[k]);
     free(scale);
     free(rates);
@@ -115,6 +117,7 @@ qm_status qm_against_table(struct qm_result *pairs, struct qm_text_grid *out)
     for (int v = 0; v < SHOWN; v++)
         qm_grid_column(&g, qm_decision_text(shown[v]), "", "problems", 1);
     qm_grid_column(&g, "of", "", "problems on which runs of both are paired", 1);
+    qm_grid_column(&g, "archive_recipe", "", "the recipe of the archived variant", 0);
     json_array_foreach (json_object_get(told, "counts"), i, one) {
         qm_grid_text(&g, json_string_value(json_object_get(one, "label")));
         qm_grid_text(&g, json_string_value(json_object_get(one, "archive")));
@@ -122,6 +125,7 @@ qm_status qm_against_table(struct qm_result *pairs, struct qm_text_grid *out)
         for (int v = 0; v < SHOWN; v++)
             qm_grid_number(&g, json_number_value(json_object_get(one, keys[v])), "%g");
         qm_grid_number(&g, json_number_value(json_object_get(one, "problems")), "%g");
+        qm_grid_text(&g, json_string_value(json_object_get(one, "archive_recipe")));
     }
     json_decref(told);
     qm_status st = qm_grid_check(&g);
@@ -136,12 +140,13 @@ void qm_against_print(const json_t *told, const char *archive)
 {
     size_t i, n = 0;
     json_t *one, *counts = json_object_get(told, "counts");
-    const char *heads[SHOWN + 4] = {"label", "archived"}, **head = heads + 2;
+    const char *heads[SHOWN + 5] = {"label", "archived"}, **head = heads + 2;
     for (int v = 0; v < SHOWN; v++)
         *head++ = qm_decision_text(shown[v]);
     *head++ = "of";
-    *head = "lr_scale";
-    struct qm_table *t = qm_table_open(SHOWN + 4, heads);
+    *head++ = "lr_scale";
+    *head = "archived recipe";
+    struct qm_table *t = qm_table_open(SHOWN + 5, heads);
     json_array_foreach (counts, i, one) {
         qm_table_cell(t, "%s", json_string_value(json_object_get(one, "label")));
         qm_table_cell(t, "%s", json_string_value(json_object_get(one, "archive")));
@@ -149,6 +154,7 @@ void qm_against_print(const json_t *told, const char *archive)
             qm_table_cell(t, "%lld", json_integer_value(json_object_get(one, keys[v])));
         qm_table_cell(t, "%lld", json_integer_value(json_object_get(one, "problems")));
         qm_table_cell(t, "%g", json_number_value(json_object_get(one, "lr_scale")));
+        qm_table_cell(t, "%s", json_string_value(json_object_get(one, "archive_recipe")));
         size_t k = 0;
         const char *name = json_string_value(json_object_get(one, "archive"));
         while (k < i &&

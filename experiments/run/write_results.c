@@ -15,6 +15,7 @@
 
 struct counts {
     int64_t ok, skipped, diverged, failed;
+    int64_t plain; /* that were not quantized */
 };
 
 static struct counts count(const struct qm_results *r)
@@ -26,6 +27,7 @@ static struct counts count(const struct qm_results *r)
         n.skipped += o->reason && !o->failed;
         n.diverged += !o->reason && o->diverged;
         n.ok += !o->reason && !o->diverged;
+        n.plain += r->cell[i].role == QM_CELL_plain && !o->reason && qm_is_unquantized(r, i);
     }
     return n;
 }
@@ -94,7 +96,16 @@ static json_t *report(struct qm_write_results *f, const struct qm_results *r,
                 "float32 (min_numel, whole_blocks)",
                 (long long)beyond);
     if (n.diverged)
-        qm_note("%lld cells diverged", (long long)n.diverged);
+        qm_note("%lld cell%s diverged", (long long)n.diverged, n.diverged == 1 ? "" : "s");
+    if (n.plain && !protocol) /* whose table says it */
+        qm_note("%lld cell%s not quantized: what the suite varies had no codes (min_numel, "
+                "whole_blocks)",
+                (long long)n.plain, n.plain == 1 ? " was" : "s were");
+    if (is_printed && !f->claims && !f->headline && !protocol && !r->suite->claim &&
+        r->suite->n_summaries == 0)
+        qm_note("the suite has no summary, so that there is no table here: qualm plot %s, or the "
+                "key summary (qualm run --help)",
+                path);
     for (int i = 0; i < r->suite->n_summaries; i++) {
         if (qm_cli.json)
             json_object_set_new(summary, r->suite->summary[i].name, qm_summary_json(tables[i]));
@@ -112,8 +123,8 @@ static json_t *report(struct qm_write_results *f, const struct qm_results *r,
         qm_note("%s%lld cells, %lld skipped, %.1f s: %s", f->claims ? "  " : "\n",
                 (long long)r->n_cells, (long long)n.skipped, seconds, path);
     json_t *all =
-        json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "suite", r->suite->stem, "file",
-                  path, "cells", (json_int_t)r->n_cells, "ok", (json_int_t)n.ok, "skipped",
+        json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "suite", r->suite->stem,
+                  "file", path, "cells", (json_int_t)r->n_cells, "ok", (json_int_t)n.ok, "skipped",
                   (json_int_t)n.skipped, "diverged", (json_int_t)n.diverged, "failed",
                   (json_int_t)n.failed, "reasons", skips, "summary", summary);
     if (r->suite->claim)
