@@ -30,7 +30,7 @@
     X(outlier,    "normal with one element 10,000 times larger")                                    \
     X(zeroblock,  "normal, but elements 128 to 511 stay 0")                                         \
     X(nonfinite,  "normal with one NaN, and one Inf 600 elements on")                               \
-    X(lastmax,    "normal with the largest element at the end of each block and of the tensor")     \
+    X(lastmax,    "normal; the largest of 64, of a row, of a block and of all is one of its last 4") \
     X(planted,    "new states on codebook points and decision mid-points -+3 ulp, carried state")   \
     X(exact,      "the same with exact arithmetic: beta1 0, beta2 1/2, loaded second moment; ties")    \
     X(nan,        "normal with one NaN; of the table of special values")                            \

@@ -1,43 +1,9 @@
-/* gradient.c - Draws the gradients of each class, including planted ones.
- *
- * Planting.  Some elements are anchors: they get the largest new state, so that the scale of every
- * group is known beforehand.  The others are aimed at unit values y on the codebook or on
- * thresholds: the gradient is solved for so that the new state is y times the divisor, give or take
- * 0 to 3 ulp.  The slots take turns, by blocks of 128 elements or of their own block size. */
-#include <gsl/gsl_cdf.h>
+/* gradient.c - Draws the gradients of each class, and what a case starts from. */
 #include <math.h>
 #include <string.h>
 
-#include "core/base/philox.h"
-#include "experiments/check/cases.h"
+#include "experiments/check/gradient_parts.h"
 #include "oracle/bound/bound.h"
-
-/* Tensor numbers of the random counter; the judged tensor draws as number 1. */
-enum { STREAM_START = 101, STREAM_GRADIENT = 102, STREAM_PLANT = 103, STREAM_STATE = 104 };
-
-static uint32_t draw(const struct qm_aim *a, uint32_t stream, int64_t t, int64_t i)
-{
-    struct qm_draws d = qm_draws_for(a->seed, t, stream, QM_ROLE_spare);
-    return qm_draw(&d, i);
-}
-
-static double uniform(uint32_t word) { return ((double)word + 0.5) * 0x1p-32; }
-
-/* Draws i to i + 3, for i a multiple of 4; one block of Philox holds four. */
-static struct qm_philox_block draws(const struct qm_aim *a, uint32_t stream, int64_t t, int64_t i)
-{
-    struct qm_draws d = qm_draws_for(a->seed, t, stream, QM_ROLE_spare);
-    uint64_t block = (uint64_t)i >> 2;
-    return qm_philox((uint32_t)block, (uint32_t)(block >> 32), d.step, d.stream, (uint32_t)d.seed,
-                     (uint32_t)(d.seed >> 32));
-}
-
-static double normal_of(uint32_t word) { return gsl_cdf_ugaussian_Pinv(uniform(word)); }
-
-static double normal(const struct qm_aim *a, uint32_t stream, int64_t t, int64_t i)
-{
-    return normal_of(draw(a, stream, t, i));
-}
 
 /* Class swamped, gradients and parameters: at one place of the longest axis numbers so large that
  * the squares of all others are below half an ulp of theirs.  A sum that takes them one by one
@@ -52,9 +18,10 @@ static float swamped(const struct qm_aim *a, int64_t i, uint32_t word)
         }
         stride *= a->shape->dim[k];
     }
-    int64_t place = draw(a, STREAM_PLANT, 0, -1) & 1u ? longest / 2 : 0;
+    int64_t place = qm_case_draw(a, QM_STREAM_PLANT, 0, -1) & 1u ? longest / 2 : 0;
     int is_large = longest == 0 || i / apart % longest == place;
-    double x = is_large ? ldexp(1.0 + uniform(word), 13) : 1.0 + uniform(word) * 0.99;
+    double x =
+        is_large ? ldexp(1.0 + qm_case_uniform(word), 13) : 1.0 + qm_case_uniform(word) * 0.99;
     return (float)(word & 1u ? -x : x);
 }
 
@@ -76,7 +43,7 @@ static void odd_numbers(const struct qm_aim *a, uint32_t stream, int64_t n, int 
                                 -0x1p-149f, 0x1p-126f, 0x1.8p-130f, 0x1.fffffep127f, 0x1p-127f};
     enum { ODD = sizeof odd / sizeof *odd };
     for (int64_t i = 0; i < n; i++) {
-        uint32_t word = draw(a, stream, 2, i);
+        uint32_t word = qm_case_draw(a, stream, 2, i);
         uint32_t which = (word >> 8) % (ODD + 2);
         float to = which < ODD ? odd[which] : a_nan(word >> 20);
         if (word % 8 == 0 || i == 0)
@@ -92,8 +59,8 @@ void qm_case_start(const struct qm_case *c, const struct qm_aim *a, float *p)
     int is_still = c->kind == QM_CLASS_zeros || c->kind == QM_CLASS_signedzeros;
     for (int64_t i = 0; i < a->n; i++) {
         if (i % 4 == 0)
-            b = draws(a, STREAM_START, 0, i);
-        p[i] = i % 13 == 5 ? 0.0f : i % 17 == 3 ? 1000.0f : (float)normal_of(b.word[i % 4]);
+            b = qm_case_draws(a, QM_STREAM_START, 0, i);
+        p[i] = i % 13 == 5 ? 0.0f : i % 17 == 3 ? 1000.0f : (float)qm_case_normal_of(b.word[i % 4]);
         if (c->kind == QM_CLASS_swamped)
             p[i] = swamped(a, i, b.word[i % 4]);
         if (is_still && i % 2 &&
@@ -105,7 +72,7 @@ void qm_case_start(const struct qm_case *c, const struct qm_aim *a, float *p)
     if (qm_case_takes(c, QM_PART_pzero))
         memset(p, 0, sizeof *p * (size_t)a->n);
     if (qm_case_takes(c, QM_PART_podd))
-        odd_numbers(a, STREAM_START, a->n, 1, p);
+        odd_numbers(a, QM_STREAM_START, a->n, 1, p);
 }
 
 /* Class graded: the power of two that loaded number i of n is times; they grow towards the end, in
@@ -113,285 +80,28 @@ void qm_case_start(const struct qm_case *c, const struct qm_aim *a, float *p)
 static int graded_state(const struct qm_aim *a, int64_t i, int64_t n)
 {
     enum { GROWTH = 16 };
-    int64_t at = (draw(a, STREAM_PLANT, 0, -3) >> 2 & 3) == 3 ? n - 1 - i : i;
+    int64_t at = (qm_case_draw(a, QM_STREAM_PLANT, 0, -3) >> 2 & 3) == 3 ? n - 1 - i : i;
     return (int)(GROWTH * at / n);
 }
 
 void qm_case_state(const struct qm_case *c, const struct qm_aim *a, int slot, int64_t n, float *x)
 {
     int is_signed = a->recipe->rule->slot_sign[slot], power = qm_case_power(c, QM_POWER_s);
-    uint32_t stream = STREAM_STATE + (uint32_t)slot;
+    uint32_t stream = QM_STREAM_STATE + (uint32_t)slot;
     if (a->recipe->rule->slot_whole[slot]) { /* indices: most below the size of a block */
         for (int64_t i = 0; i < n; i++)
-            x[i] = (float)(draw(a, stream, 1, i) % (uint32_t)(a->n < 32767 ? a->n + 1 : 32768) >>
-                           draw(a, stream, 2, i) % 16);
+            x[i] = (float)(qm_case_draw(a, stream, 1, i) %
+                               (uint32_t)(a->n < 32767 ? a->n + 1 : 32768) >>
+                           qm_case_draw(a, stream, 2, i) % 16);
         return;
     }
     for (int64_t i = 0; i < n; i++) {
         int grown = c->kind == QM_CLASS_graded ? graded_state(a, i, n) : 0;
-        float z = ldexpf((float)normal(a, stream, 1, i), power + grown);
+        float z = ldexpf((float)qm_case_normal(a, stream, 1, i), power + grown);
         x[i] = i % 11 == 7 ? 0.0f : is_signed ? z : fabsf(z);
     }
     if (qm_case_takes(c, QM_PART_sodd))
         odd_numbers(a, stream, n, is_signed, x);
-}
-
-/* ---- planting -------------------------------------------------------------------------------- */
-
-/* Elements that share an anchor. */
-static int64_t plant_block(const struct qm_aim *a, int slot)
-{
-    const struct qm_decider *d = a->slot[slot];
-    return d && d->q.norm == QM_NORM_block && d->q.block > 1 ? d->q.block : 128;
-}
-
-/* 1: the elements of a scale are not one run of consecutive elements. */
-static int is_strided(const struct qm_aim *a, int slot)
-{
-    const struct qm_decider *d = a->slot[slot];
-    return d && d->q.norm != QM_NORM_block && !(d->q.norm == QM_NORM_rank1 && a->shape->rank < 2);
-}
-
-/* 1: element i holds the largest value of its groups.  Anchors are the last element of each
- * block; for strided scales, the diagonal of the last axis against all others, and the last of
- * the tensor. */
-static int is_anchor(const struct qm_aim *a, int slot, int64_t i)
-{
-    int64_t block = plant_block(a, slot), rows, cols;
-    if (i == a->n - 1 || (!is_strided(a, slot) && i % block == block - 1))
-        return 1;
-    if (!is_strided(a, slot) || a->shape->rank < 2)
-        return 0;
-    cols = a->shape->dim[a->shape->rank - 1];
-    rows = a->n / cols;
-    return i % cols == i / cols % cols || i / cols == i % cols % rows;
-}
-
-static int64_t anchor_of(const struct qm_aim *a, int slot, int64_t i)
-{
-    int64_t block = plant_block(a, slot), last = i / block * block + block - 1;
-    return last < a->n && !is_strided(a, slot) ? last : a->n - 1;
-}
-
-/* 1: the slot is never negative, an average of squares. */
-static int is_square(const struct qm_aim *a, int slot) { return !a->recipe->rule->slot_sign[slot]; }
-
-static int is_planted(const struct qm_aim *a, int slot)
-{
-    return a->slot[slot] && a->weight[slot].give != 0.0;
-}
-
-/* The planted slot whose turn the block of element i is; -1: no slot is planted. */
-static int planted_slot(const struct qm_aim *a, int64_t i)
-{
-    int which[QM_MAX_SLOTS], n = 0;
-    int64_t block = 128;
-    for (int s = 0; s < a->recipe->rule->n_slots; s++)
-        if (is_planted(a, s)) {
-            block = plant_block(a, s) > block || n == 0 ? plant_block(a, s) : block;
-            which[n++] = s;
-        }
-    return n ? which[i / block % n] : -1;
-}
-
-/* The first planted slot of squares, or of other numbers; -1: none. */
-static int first_slot(const struct qm_aim *a, int squares)
-{
-    for (int s = 0; s < a->recipe->rule->n_slots; s++)
-        if (is_planted(a, s) && is_square(a, s) == squares)
-            return s;
-    return -1;
-}
-
-static float steps_from(float x, int ulps)
-{
-    for (; ulps > 0; ulps--)
-        x = nextafterf(x, INFINITY);
-    for (; ulps < 0; ulps++)
-        x = nextafterf(x, -INFINITY);
-    return x;
-}
-
-/* Value or threshold `at` in order, counted round and round, so that so many elements in a row have
- * them all.  Where the rounding draws, one value in four is moved by 2^-9 to 2^-13 of its distance
- * from a neighbour, which rounding must reach that seldom. */
-static double aimed_unit(const struct qm_decider *d, uint64_t at, uint32_t word)
-{
-    int k = (int)(at % (uint64_t)(2 * d->n - 1)), next = k / 2 + (word & 1u ? 1 : -1);
-    double value = d->value[k / 2];
-    if (k % 2)
-        return d->cut[k / 2].at;
-    if (qm_round_draws(d->q.round) && word >> 1 & 1u && next >= 0 && next < d->n)
-        return value + ldexp(d->value[next] - value, -9 - (int)(word >> 2) % 5);
-    return value;
-}
-
-/* The whole number that divides the largest element of a group into its scale.  Where it divides
- * the element of largest magnitude exactly, the scale and the ties of codes are exact. */
-static double whole_divisor(const struct qm_decider *d) { return rint(1.0 / d->gain); }
-
-/* The largest gradient of step k of the case: a power of two that outgrows the carried state, times
- * the divisor of the first slot's scale. */
-static double anchor_gradient(const struct qm_aim *a, int k)
-{
-    const struct qm_decider *d = a->slot[0];
-    return ldexp(d ? whole_divisor(d) : 1.0, 2 * k - 6 + a->power);
-}
-
-/* The divisor of an anchor's group, from the anchor's gradient g and state. */
-static double planted_divisor(const struct qm_aim *a, int slot, double state, double g)
-{
-    const struct qm_aim_weight *w = &a->weight[slot];
-    double fresh = w->keep * state + w->give * (is_square(a, slot) ? g * g : g);
-    return qm_round_float32(fabs(fresh)) * a->slot[slot]->gain;
-}
-
-static float planted(const struct qm_aim *a, int64_t t, int k, int64_t i)
-{
-    int slot = planted_slot(a, i);
-    uint32_t word = draw(a, STREAM_PLANT, t, i), sign = word & 1u;
-    double g = anchor_gradient(a, k);
-    if (slot < 0)
-        return (float)(g * normal(a, STREAM_GRADIENT, t, i) / 8.0);
-    for (int s = 0; s < a->recipe->rule->n_slots; s++)
-        if (is_planted(a, s) && is_anchor(a, s, i))
-            return (float)g;
-    const struct qm_aim_weight *w = &a->weight[slot];
-    double by = planted_divisor(a, slot, (double)a->state[slot][anchor_of(a, slot, i)], g);
-    uint32_t from = draw(a, STREAM_PLANT, t, -2);
-    double y = aimed_unit(a->slot[slot], (uint64_t)from + (uint64_t)i, word >> 8);
-    int ulps = (int)(word >> 1 & 15u) - 3; /* half of them exact */
-    float target = steps_from((float)(by * y), ulps > 3 ? 0 : ulps);
-    double needed = ((double)target - w->keep * (double)a->state[slot][i]) / w->give;
-    if (is_square(a, slot))
-        needed = needed > 0.0 ? (sign ? -sqrt(needed) : sqrt(needed)) : 0.0;
-    return fabs(needed) <= g ? (float)needed : 0.0f; /* |needed| > g would exceed the anchor */
-}
-
-/* Class exact.  With beta1 = 0 the new first moment is g itself; with beta2 = 1/2 the new second
- * moment is (v + g^2) / 2.  Anchors of the second moment have v = s and g = 0, so the divisor is s
- * / 2; s = 32 * 4^e lets g = 2^e reach the ties of an evenly spaced map without any rounding.  For
- * strided scales e = 0, and first moments up to 4 stay below the anchors. */
-static double exact_scale(const struct qm_aim *a, int slot, int64_t i)
-{
-    if (is_strided(a, slot))
-        return 32.0;
-    uint32_t power = draw(a, STREAM_PLANT, 0, i / plant_block(a, slot)) % 9u;
-    return ldexp(32.0, 2 * (int)power - 12);
-}
-
-int qm_case_load(const struct qm_case *c, const struct qm_aim *a, int slot, int64_t n_scales,
-                 uint8_t *codes, float *scales)
-{
-    const struct qm_decider *d = a->slot[slot];
-    if (c->kind != QM_CLASS_exact || slot != first_slot(a, 1) || d->q.curve != QM_CURVE_none)
-        return 0;
-    for (int64_t i = 0; i < a->n; i++) {
-        int k =
-            d->n_negative + (int)(draw(a, STREAM_START, 1, i) % (uint32_t)(d->n - d->n_negative));
-        if (is_anchor(a, slot, i))
-            k = d->n - 1;
-        else if (is_strided(a, slot) && planted_slot(a, i) != slot)
-            k = d->n_negative;
-        codes[i] = d->code_of[k];
-    }
-    for (int64_t b = 0; b < n_scales; b++)
-        scales[b] = (float)exact_scale(a, slot, b * plant_block(a, slot));
-    return 1;
-}
-
-/* The gradient that moves the second moment from `kept` onto a threshold: the first threshold that
- * some float32 g reaches exactly, else the last one above `kept`. */
-static float exact_second(const struct qm_decider *d, double by, double kept, double give)
-{
-    double best = 0.0;
-    int found = 0;
-    for (int j = 0; j + 1 < d->n && !found; j++) {
-        double square = (by * d->cut[j].at - kept) / give;
-        if (!(square > 0.0))
-            continue;
-        best = qm_round_float32(sqrt(square));
-        found = best * best == square;
-    }
-    return (float)best;
-}
-
-static float exact_first(const struct qm_aim *a, int slot, int64_t t, int64_t i, uint32_t word)
-{
-    const struct qm_decider *d = a->slot[slot];
-    const struct qm_aim_weight *w = &a->weight[slot];
-    int square = first_slot(a, 1),
-        wide = is_strided(a, slot) || (square >= 0 && is_strided(a, square));
-    uint32_t power = draw(a, STREAM_PLANT, t, -1 - i / plant_block(a, slot));
-    float by = ldexpf(1.0f, wide ? (int)(power % 5u) - 2 : (int)(power % 17u) - 8);
-    if (is_strided(a, slot))
-        by = 1.0f;
-    else if (power & 256u) /* not a power of two: the unit value is rounded, the state is not */
-        by *= 1.0f + (float)(power >> 9) * 0x1p-23f;
-    else
-        by *= (float)whole_divisor(d);
-    float target = (float)(qm_round_float32((double)by * d->gain) * aimed_unit(d, word >> 4, 0));
-    target = steps_from(target, (int)((word >> 1) & 7u) - 3);
-    if (is_anchor(a, slot, i))
-        target = by;
-    else if (!(fabsf(target) <= by))
-        target = 0.0f;
-    return (float)(((double)target - w->keep * (double)a->state[slot][i]) / w->give);
-}
-
-/* Curve expand, e4m3, of which a power is exact where its base is 1: the element c, the centre, has
- * the unit value 1 / scale.  With the largest element M, the least 1 / M and the exponent 1, c is
- * 1, so that a reciprocal of it is exact, too, and the scale is M / 448.  M is the one with which
- * 1 / scale is a mid-point between two numbers of the format.  All are multiplied by a power of
- * two. */
-static float expand_tie(const struct qm_aim *a, int64_t t, int64_t i, uint32_t word)
-{
-    enum { MIDS = 5, NEAR = 16 };
-    int64_t block = a->recipe->slot[0].block;
-    uint32_t of = draw(a, STREAM_PLANT, t, -1 - i / block);
-    float mid = 1.4375f + 0.125f * (float)(of % MIDS), most = 0.0f, least = 0.0f;
-    for (int k = 0, is_tie = 0; k < 2 * NEAR && !is_tie; k++) {
-        most = steps_from(448.0f / mid, k % 2 ? k / 2 : -k / 2);
-        least = 1.0f / most;
-        is_tie = 1.0f / (most / 448.0f) == mid && sqrtf(most) * sqrtf(least) == 1.0f;
-    }
-    float x = i % block == 0 ? most : i % block == 1 || word % 4 == 0 ? least : 1.0f;
-    if (of >> 12 & 1) /* the reduction by lanes loses the quarters: an infinite exponent */
-        x = i % block % 32 == 1 ? 0.0f : i % 2 ? 0.25f : 1.0f;
-    return ldexpf(word & 16u ? -x : x, 2 * (int)(of >> 8 & 15) - 16);
-}
-
-/* Curve affine, of a slot that keeps what the gradient is added to.  The sum is a whole or half
- * number of steps between the ends -(top + 1) / 2 and (top - 1) / 2, so that the steps and the ties
- * between codes are exact.  Both ends come so often that some stay where a rule takes the largest
- * elements out. */
-static float affine_tie(const struct qm_aim *a, int64_t i, uint32_t word)
-{
-    int top = (1 << a->recipe->slot[0].bits) - 1, halves = (int)((word >> 8) % (uint32_t)(2 * top));
-    int is_end = word % 4 == 0, to = (is_end ? (word & 4u ? 2 * top : 0) : halves) - (top + 1);
-    double unit = ldexp(1.0, (int)(draw(a, STREAM_PLANT, 0, -1) % 17u) - 8);
-    return (float)(0.5 * unit * (double)to - (double)a->state[0][i]);
-}
-
-static float exact_gradient(const struct qm_aim *a, int64_t t, int k, int64_t i)
-{
-    int slot = planted_slot(a, i), square = first_slot(a, 1);
-    uint32_t word = draw(a, STREAM_PLANT, t, i);
-    if (slot < 0 && a->recipe->slot[0].bits && a->recipe->slot[0].curve == QM_CURVE_affine)
-        return affine_tie(a, i, word);
-    if (slot < 0 && a->recipe->slot[0].bits && a->recipe->slot[0].curve == QM_CURVE_expand)
-        return expand_tie(a, t, i, word);
-    if (slot < 0)
-        return (float)normal(a, STREAM_GRADIENT, t, i);
-    if (square >= 0 && is_anchor(a, square, i) && (slot == square || is_strided(a, square)))
-        return 0.0f;
-    if (slot != square)
-        return exact_first(a, slot, t, i, word);
-    const struct qm_aim_weight *w = &a->weight[square];
-    double by = w->keep * (double)a->state[square][anchor_of(a, square, i)] /
-                whole_divisor(a->slot[square]);
-    float g = exact_second(a->slot[square], by, w->keep * (double)a->state[square][i], w->give);
-    return k > 0 ? 0.0f : word & 1u ? -g : g;
 }
 
 /* ---- the other classes ----------------------------------------------------------------------- */
@@ -435,7 +145,7 @@ static float format_tie(const struct qm_aim *a, uint32_t word)
     at = e == top && at > last ? last : at;
     int is_denormal = e == f->least && word >> 9 & 1;
     float tie = ldexpf((float)(is_denormal ? at : whole + at) + 0.5f, e - f->fraction);
-    return steps_from(tie, word >> 10 & 1 ? 0 : word >> 11 & 1 ? 1 : -1);
+    return qm_steps_from(tie, word >> 10 & 1 ? 0 : word >> 11 & 1 ? 1 : -1);
 }
 
 /* Class edges.  The first of 32 elements is the largest, in half of the stretches of 2048 elements
@@ -453,9 +163,9 @@ static float edge(const struct qm_aim *a, int64_t t, int64_t i, uint32_t word)
         0x1.fep-127f, 0x1.fep127f,    1e-38f,       1e-38f,         1e-12f,   1e-12f};
     enum { ENDS = sizeof ends / sizeof *ends };
     static const float times[] = {1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 0.75f, 1.5f, 1.984375f};
-    uint32_t stretch = draw(a, STREAM_PLANT, t, -1 - i / 2048);
+    uint32_t stretch = qm_case_draw(a, QM_STREAM_PLANT, t, -1 - i / 2048);
     int is_flat = (stretch >> 1 & 7) == 0, is_wide = is_flat || (stretch & 1u);
-    uint32_t of = draw(a, STREAM_PLANT, t, is_wide ? i / 2048 * 64 : i / 32);
+    uint32_t of = qm_case_draw(a, QM_STREAM_PLANT, t, is_wide ? i / 2048 * 64 : i / 32);
     int k = (int)(of >> 8 & 31) - 16;
     float top = of % 4 == 0   ? fminf(ends[(of >> 16) % ENDS] * times[of >> 13 & 7], 0x1.fep127f)
                 : of % 4 == 1 ? ldexpf((float)(257 + (of >> 16 & 254)), k)
@@ -481,10 +191,11 @@ static float edge(const struct qm_aim *a, int64_t t, int64_t i, uint32_t word)
  * near the floor 1e-12 of scales, or any below 1.  Some elements are 0, and some smaller. */
 static float at_floor(const struct qm_aim *a, int64_t t, int64_t i, uint32_t word)
 {
-    uint32_t wide = draw(a, STREAM_PLANT, t, -1);
-    uint32_t of = wide % 2 ? draw(a, STREAM_PLANT, t,
-                                  i / plant_block(a, (int)(wide >> 1) % a->recipe->rule->n_slots))
-                           : wide;
+    uint32_t wide = qm_case_draw(a, QM_STREAM_PLANT, t, -1);
+    uint32_t of =
+        wide % 2 ? qm_case_draw(a, QM_STREAM_PLANT, t,
+                                i / qm_plant_block(a, (int)(wide >> 1) % a->recipe->rule->n_slots))
+                 : wide;
     int by = (int)(of >> 8 & 0xffff), k;
     switch (of >> 2 & 7) {
     case 0: k = -41 + by % 3; break;
@@ -515,7 +226,7 @@ static float graded(const struct qm_aim *a, int64_t i, uint32_t word)
 {
     enum { ROWS, COLUMNS, BOTH, DIAGONAL, OFF = -16 };
     int rank = a->shape->rank;
-    uint32_t of = draw(a, STREAM_PLANT, 0, -3), kind = of % 4;
+    uint32_t of = qm_case_draw(a, QM_STREAM_PLANT, 0, -3), kind = of % 4;
     int64_t cols = rank ? a->shape->dim[rank - 1] : 1,
             rows = rank > 1 ? a->shape->dim[rank - 2] : 1;
     double row = (double)(i / cols % rows) / (double)rows, col = (double)(i % cols) / (double)cols;
@@ -523,14 +234,30 @@ static float graded(const struct qm_aim *a, int64_t i, uint32_t word)
     at = of >> 2 & 1 ? 1.0 - at : at;
     int is_off = kind == DIAGONAL && rank > 1 && i / cols % rows != i % cols;
     int power = (int)((double)(8 + (of >> 3) % 13) * at) + (is_off ? OFF : 0);
-    return ldexpf((float)normal_of(word), power - 10);
+    return ldexpf((float)qm_case_normal_of(word), power - 10);
+}
+
+/* Class lastmax: the largest of 64 elements, of a row, of what is behind the first dimension, of a
+ * block and of the tensor, each larger than those before, is one of its last four; z elsewhere. */
+static double last_most(const struct qm_aim *a, int64_t i, double sign, double z)
+{
+    const struct qm_shape *s = a->shape;
+    const int64_t run[] = {64, s->rank ? s->dim[s->rank - 1] : 1, s->rank ? a->n / s->dim[0] : 1,
+                           qm_plant_block(a, 0), a->n};
+    for (int k = sizeof run / sizeof *run - 1; k >= 0; k--) {
+        int64_t from = i / run[k] * run[k], end = a->n - from < run[k] ? a->n : from + run[k];
+        if (end - i <= 4 &&
+            end - i == 1 + (int64_t)(qm_case_draw(a, QM_STREAM_PLANT, -2 - k, from) % 4u))
+            return sign * (0.25 + 0.0625 * k);
+    }
+    return z;
 }
 
 /* word, other: the two draws of element i. */
 static float plain(enum qm_class kind, const struct qm_aim *a, int64_t i, uint32_t word,
                    uint32_t other)
 {
-    double u = uniform(word), sign = word & 1u ? -1.0 : 1.0, z;
+    double u = qm_case_uniform(word), sign = word & 1u ? -1.0 : 1.0, z;
     switch (kind) {
     case QM_CLASS_loguniform: return (float)(sign * pow(10.0, -15.0 + 30.0 * u));
     case QM_CLASS_denormal: return (float)(sign * floor(ldexp(1.0, (int)(24.0 * u))) * 0x1p-149);
@@ -539,8 +266,8 @@ static float plain(enum qm_class kind, const struct qm_aim *a, int64_t i, uint32
     case QM_CLASS_graded: return graded(a, i, word);
     case QM_CLASS_zeros: return 0.0f;
     case QM_CLASS_signedzeros: return i % 2 ? -0.0f : 0.0f;
-    case QM_CLASS_constant: return (float)(0.01 * normal(a, STREAM_GRADIENT, 0, 0));
-    default: z = 0.01 * normal_of(other); break;
+    case QM_CLASS_constant: return (float)(0.01 * qm_case_normal(a, QM_STREAM_GRADIENT, 0, 0));
+    default: z = 0.01 * qm_case_normal_of(other); break;
     }
     switch (kind) {
     case QM_CLASS_outlier: return (float)(i == a->n / 3 ? 100.0 : z);
@@ -553,7 +280,7 @@ static float plain(enum qm_class kind, const struct qm_aim *a, int64_t i, uint32
     case QM_CLASS_inf: return i == a->n / 5 ? INFINITY : (float)z;
     case QM_CLASS_small: return (float)(1e-4 * z);
     case QM_CLASS_unit: return (float)(100.0 * z);
-    case QM_CLASS_lastmax: return (float)(i % 64 == 63 || i == a->n - 1 ? sign * 0.25 : z);
+    case QM_CLASS_lastmax: return (float)last_most(a, i, sign, z);
     default: return (float)z;
     }
 }
@@ -563,11 +290,12 @@ static float plain(enum qm_class kind, const struct qm_aim *a, int64_t i, uint32
  * eighth where one of them reaches all numbers and hides the others. */
 static void odd_gradients(const struct qm_aim *a, int64_t t, float *g)
 {
-    uint32_t word = draw(a, STREAM_GRADIENT, t, -1);
-    uint64_t from_end = (draw(a, STREAM_GRADIENT, t, -2) % (uint64_t)(a->n + 1)) >> (word >> 28);
+    uint32_t word = qm_case_draw(a, QM_STREAM_GRADIENT, t, -1);
+    uint64_t from_end =
+        (qm_case_draw(a, QM_STREAM_GRADIENT, t, -2) % (uint64_t)(a->n + 1)) >> (word >> 28);
     int64_t at = a->n - 1 - (int64_t)from_end;
     if (word % 4 == 3 && (a->recipe->rule->elementwise || word >> 3 & 1u))
-        odd_numbers(a, STREAM_GRADIENT, a->n, 1, g);
+        odd_numbers(a, QM_STREAM_GRADIENT, a->n, 1, g);
     else if (at >= 0)
         g[at] = word % 4 > 0 ? a_nan(word >> 8) : word >> 2 & 1u ? -INFINITY : INFINITY;
 }
@@ -578,13 +306,14 @@ void qm_case_gradient(const struct qm_case *c, const struct qm_aim *a, int64_t t
     int power = c->kind == QM_CLASS_planted ? 0 : qm_case_power(c, QM_POWER_g); /* the aim has it */
     for (int64_t i = 0; i < a->n; i++) {
         if (c->kind == QM_CLASS_planted || c->kind == QM_CLASS_exact) {
-            g[i] = c->kind == QM_CLASS_planted ? planted(a, t, k, i) : exact_gradient(a, t, k, i);
+            g[i] = c->kind == QM_CLASS_planted ? qm_planted_gradient(a, t, k, i)
+                                               : qm_aimed_gradient(a, t, k, i);
             g[i] = power ? ldexpf(g[i], power) : g[i];
             continue;
         }
         if (i % 4 == 0) {
-            word = draws(a, STREAM_GRADIENT, t, i + (1 << 30));
-            other = draws(a, STREAM_GRADIENT, t, i);
+            word = qm_case_draws(a, QM_STREAM_GRADIENT, t, i + (1 << 30));
+            other = qm_case_draws(a, QM_STREAM_GRADIENT, t, i);
         }
         g[i] = c->kind == QM_CLASS_edges ? edge(a, t, i, word.word[i % 4])
                : c->kind == QM_CLASS_floors

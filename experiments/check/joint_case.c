@@ -65,7 +65,7 @@ static struct qm_case great_rate(const struct qm_domain *d, struct qm_domain_sou
 
 /* A matrix of a quarter to all of 2^14 elements, or of the domain's largest size where matrices are
  * projected or windows kept and that is less, one more or, every third one, one fewer than whole
- * blocks. */
+ * blocks; in every other one the largest element of a row or block is one of its last. */
 static struct qm_case lonely_last(const struct qm_domain *d, struct qm_domain_source *s,
                                   int64_t turn)
 {
@@ -82,6 +82,7 @@ static struct qm_case lonely_last(const struct qm_domain *d, struct qm_domain_so
                 continue;
             int is_long = qm_domain_one_in(s, 2);
             c.shape = (struct qm_shape){2, {is_long ? other : side, is_long ? side : other}};
+            c.kind = turn % 2 ? QM_CLASS_lastmax : c.kind;
             return c;
         }
     }

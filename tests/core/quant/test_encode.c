@@ -1,7 +1,6 @@
 /* test_encode.c - Tests encoding, decoding and packing against definitions.
  *
- * Ranges, instruction sets and fused loops must give the same bits; each norm is compared with
- * its definition. */
+ * Ranges, instruction sets and fused loops give the same bits; each norm has its definition. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -559,18 +558,17 @@ static void test_pack(void **state)
     assert_int_equal(byte, 0xc3);
 }
 
-/* A quotient by a cap may be infinite. */
-static void test_infinite_quotients(void **state)
+static void test_infinite_quotients(void **state) /* by a cap */
 {
-    (void)state;
     static const char *const texts[] = {"lint:5s", "lint:4s", "lint:6s", "lin:3u", "nf4:4s"};
     const struct qm_shape shape = {1, {64}};
     static struct encoded e;
-    float x[64];
+    static float x[64];
+    (void)state;
     for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
         for (int isa = 0; isa < QM_ISA_COUNT; isa++) {
-            char text[64];
             struct qm_codec c;
+            char text[64];
             if (!qm_isa_force((enum qm_isa)isa))
                 continue;
             snprintf(text, 64, "%s/block:32/bisect/mid/cap:1e-30", texts[k]);
