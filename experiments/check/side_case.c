@@ -130,14 +130,16 @@ static struct qm_case settings(const struct qm_domain *d, struct qm_domain_sourc
 
 /* Both sides are multiples of 8 to 128, as those of most networks are, where loops over whole
  * vectors or tiles have a path of their own: one matrix of each unit is square and one is not.
- * Settings are plain in three of four; Shampoo's statistics and roots are due at every step. */
+ * Settings are plain in three of four; Shampoo's statistics and roots are due at every step, and
+ * its blocks of 64 in a row have one element more or fewer in two of three such matrices. */
 static int round_sides(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                        struct qm_case *c)
 {
     static const int units[] = {64, 16, 128, 32, 8};
     enum { UNITS = sizeof units / sizeof *units, LONGEST = 256, MOST = 4, ELEMENTS = 1 << 15 };
-    enum { LOADED = -4 };
-    int64_t turn = i / 16, unit = units[turn % UNITS], most = LONGEST / unit;
+    enum { LOADED = -4, ORDER_MOST = 128 };
+    int64_t turn = i / 16, unit = units[turn % UNITS];
+    int64_t most = (has_factors(d) ? ORDER_MOST : LONGEST) / unit;
     if (i % 16 != 0)
         return 0;
     int64_t elements = qm_domain_is_projected(d)          ? ELEMENTS / 2
@@ -153,6 +155,11 @@ static int round_sides(const struct qm_domain *d, struct qm_domain_source *s, in
     while (shape.dim[1] > unit && shape.dim[0] * shape.dim[1] >= elements)
         shape.dim[1] -= unit;
     shape = matrix(shape.dim[is_tall], shape.dim[!is_tall], 1);
+    if (has_factors(d) && turn % UNITS == 0) {
+        int one = (int)qm_domain_below(s, 2);
+        shape.dim[!one] = unit;
+        shape.dim[one] += 1 - turn / UNITS % 3;
+    }
     int64_t two = 2 * shape.dim[0] * shape.dim[1];
     if (turn % 4 == 3 && two < elements && !has_factors(d)) /* a batch of them */
         shape = (struct qm_shape){3, {2, shape.dim[0], shape.dim[1]}};

@@ -230,7 +230,9 @@ static struct open_columns turns(int64_t n, const double *r, const double *tau, 
 
 /* A, its trace and the errors of A and of any q^T A q: that of A, (2 n + 4) unit |A| of its sums,
  * and as much because a computed q has length 1 within (n + 2) unit; how far such a number may be
- * below 0, because loaded eigenvalues are negative. */
+ * below 0, because loaded eigenvalues are negative.  In float32 each product and sum that is
+ * denormal rounds by QM_ETA in addition, 2 for each of the `inner` terms of G G^T and 4 for each of
+ * the n terms of the two products of V^T d V, and of A q and q^T A q. */
 struct average {
     const double *a;
     double trace, error, e_value, below;
@@ -304,7 +306,9 @@ qm_status qm_kronecker_statistic(const struct qm_oracle_hyper *h, int64_t n, int
         a[i] = beta * a[i] + (1.0 - beta) * b[i];
     double of_a = norm(a, nn, 1);
     of.error += (double)(inner + 4) * unit * (1.0 - beta) * of_g * of_g + 2.0 * unit * of_a;
-    of.e_value = of.error + (double)(4 * n + 8) * unit * of_a;
+    double below = unit >= QM_U ? (double)n * QM_ETA : 0.0; /* denormal sums of n n numbers */
+    of.error += (double)(2 * inner + 4 * n + 8) * below;
+    of.e_value = of.error + (double)(4 * n + 8) * (unit * of_a + below);
     for (int64_t i = 0; i < n; i++)
         of.trace += a[i * n + i];
     double magnitudes = largest_of_magnitudes(n, x, tau);
