@@ -125,7 +125,7 @@ static qm_status read_count(const char *word, const char *value, int64_t least, 
     char *end;
     long long v = value && *value ? strtoll(value, &end, 10) : 0;
     if (!value || !*value || *end || v < least || v > (1LL << 40))
-        return qm_fail(QM_BAD_ARG, "'%s' wants a whole number of at least %lld after ':'", word,
+        return qm_fail(QM_BAD_ARG, "'%s' wants a whole number from %lld to 2^40 after ':'", word,
                        (long long)least);
     *out = v;
     return QM_OK;

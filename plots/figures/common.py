@@ -483,6 +483,19 @@ def wrap(fig):
     return bool(beyond)
 
 
+def shrink(fig):
+    """Gives headings of axes that reach beyond the figure the size at which they do not; returns
+    whether there was one."""
+    beyond = 0
+    for ax in fig.axes:
+        for text in (ax.title, ax._left_title, ax._right_title):
+            left, right = extent(text, fig)
+            if text.get_text() and right > fig.bbox.width:
+                text.set_fontsize(text.get_fontsize() * (fig.bbox.width - left) / (right - left))
+                beyond += 1
+    return beyond > 0
+
+
 def thin_out(fig):
     """Hides numbers of ticks below the axes that others of more importance would overlap: 0 comes
     first, then the ends, then the rest from outside."""
@@ -509,7 +522,7 @@ def freeze(fig):
     run to run."""
     literal(fig)
     fig.draw_without_rendering()
-    if wrap(fig):
+    if wrap(fig) | shrink(fig):
         fig.draw_without_rendering()
     thin_out(fig)
     fig.set_layout_engine("none")

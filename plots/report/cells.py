@@ -100,7 +100,7 @@ def others(grids, k):
     said = grids[k].said()
     there = [g for i, g in enumerate(grids) if i != k and g.said()]
     apart = sum(denies(g, *said) for g in there) if said else 0
-    return f"; otherwise in {apart} of {len(there)} other panels" if apart else ""
+    return f"; not so in {apart} of {len(there)} other panels" if apart else ""
 
 
 def nearest(values):

@@ -77,10 +77,12 @@ def in_order_of_axes(c, v):
     return [pair[:2] for _, pair in sorted(zip(place, pairs), key=lambda one: one[0])]
 
 
-def title(axes, answers, decided):
-    """What the first pairs of the suite's first axis decide, else what its first pair says."""
+def title(axes, answers, decided, coded):
+    """What the first pairs of the suite's first axis decide, else what the first pair says that was
+    quantized on some problem (coded), or the first."""
     chosen = [k for k, n in enumerate(decided) if n and axes[k] == axes[0]] or \
-        [k for k, n in enumerate(decided) if n] or [0]
+        [k for k, n in enumerate(decided) if n] or \
+        [k for k, n in enumerate(coded) if n] or [0]
     head = f"{axes[chosen[0]]}: "
     rest = [answers[k].removeprefix(head) for k in chosen[1:TOLD] if axes[k] == axes[chosen[0]]]
     return "; ".join([answers[chosen[0]], *rest]), chosen[:1 + len(rest)]
@@ -135,7 +137,7 @@ def draw(c, out):
     ends = np.concatenate([v["lo95"], v["hi95"], v["mean"], [0.0]])
     ends = ends[np.isfinite(ends)]
     room = 0.06 * max(ends.max() - ends.min(), 1e-9)
-    panels, answers, axes, decided, same = [], [], [], [], []
+    panels, answers, axes, decided, coded, same = [], [], [], [], [], []
     rest = ""
     for label, against in in_order_of_axes(c, v):
         at = (v["label"] == label) & (v["against"] == against)
@@ -147,12 +149,13 @@ def draw(c, out):
         answers.append(answer(one, pair))
         axes.append(one["axis"][0] if "axis" in one else "")
         decided.append(int((np.isin(one["verdict"], ("better", "worse")) & ~one["apart"]).sum()))
+        coded.append((one["verdict"] != "not quantized").any())
         if SAME in one["verdict"]:
             problems = one["problem"][one["verdict"] == SAME].tolist()
             same.append((f"{label} against {against}", problems))
         panels.append((panel(one, ends.min() - room, ends.max() + room), f"{label} / {against}",
                        answers[-1]))
-    first, told = title(axes, answers, decided)
+    first, told = title(axes, answers, decided, coded)
     others = [a for k, a in enumerate(answers) if k not in told]
     others = "; ".join(others[:6]) + f"; and {len(others) - 6} pairs more" * (len(others) > 6)
     out.figure(NAME, panels, (first + campaign.lost_title(lost), MENU),

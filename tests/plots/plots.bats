@@ -277,10 +277,11 @@ assert forest.answer(v).endswith("the largest of those worse: a on logreg, +0.5 
 v["verdict"][0] = "equivalent"
 assert forest.answer(v).endswith("2 undecided")
 answers = ["x: b against a: undecided on 2", "x: c against a: worse on 1", "y: e against d: better"]
-assert contrasts.title(["x", "x", "y"], answers, [0, 1, 1]) == (answers[1], [1])
-assert contrasts.title(["x", "x", "y"], answers, [0, 0, 1]) == (answers[2], [2])
-assert contrasts.title(["x", "x", "y"], answers, [0, 0, 0]) == (answers[0], [0])
-assert contrasts.title(["x", "x", "y"], answers, [1, 1, 0]) == \
+assert contrasts.title(["x", "x", "y"], answers, [0, 1, 1], [1, 1, 1]) == (answers[1], [1])
+assert contrasts.title(["x", "x", "y"], answers, [0, 0, 1], [1, 1, 1]) == (answers[2], [2])
+assert contrasts.title(["x", "x", "y"], answers, [0, 0, 0], [0, 0, 0]) == (answers[0], [0])
+assert contrasts.title(["x", "x", "y"], answers, [0, 0, 0], [0, 1, 1]) == (answers[1], [1])
+assert contrasts.title(["x", "x", "y"], answers, [1, 1, 0], [1, 1, 1]) == \
     (answers[0] + "; c against a: worse on 1", [0, 1])
 one = {"verdict": np.array(["same results", "worse"])}
 assert contrasts.answer(one, "b against a") == "b against a: worse on 1 of 1 problem"

@@ -150,12 +150,12 @@ for panels, k, words in (([above, unsure, none, above], 0, "1 of 2"), ([above] *
                          ([less, worse], 0, ""), ([unsure, less, worse], 0, ""),
                          ([unsure, above, less], 0, "1 of 2"), ([less, above, unsure], 0, "2 of 2"),
                          ([above, Panel(("a", "c", 1.0), c=1)], 0, ""), ([none, above], 0, "")):
-    want = f"; otherwise in {words} other panels" if words else ""
+    want = f"; not so in {words} other panels" if words else ""
     assert cells.others(panels, k) == want, (cells.others(panels, k), want)
 END
     suite panels 'variant: adamw4_lpmm' 'exp_avg_sq.map: [lin, dyn]' 'source: "states:cancer_mlp*"' \
         'min_numel: 128' 'slot: [exp_avg, exp_avg_sq]'
-    [[ $(title panels points) == *"; otherwise in "[1-3]" of "[1-3]" other panels" ]]
+    [[ $(title panels points) == *"; not so in "[1-3]" of "[1-3]" other panels" ]]
     [[ $(told panels points) == *" | The title is of exp_avg"* ]]
 }
 

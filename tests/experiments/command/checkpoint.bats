@@ -114,7 +114,7 @@ Y
     qualm state convert -q f.safetensors f.h5 --recipe adamw_f32 >/dev/null
     qualm import -q f.h5 -o f.npz >/dev/null
     for file in f.safetensors f.h5 f.npz; do
-        fails_with 4 "does not say step, as a checkpoint does: of a file that was made of one" \
+        fails_with 4 "does not say step, which the next update needs" \
             analyze $file --recipe adamw_f32
     done
     fails_with 4 "the file's states are exp_avg, exp_avg_sq, those of rule momentum_bnb are \
