@@ -53,7 +53,7 @@ static void note_file(const struct argp_option *o, int key, char *arg, struct ar
     const char **was = NULL;
     for (size_t i = 0; o && i < sizeof names / sizeof *names; i++)
         was = strcmp(o->name, names[i]) == 0 ? &given[i] : was;
-    if (was && arg && *was)
+    if (was && arg && *was && !(o->doc && strstr(o->doc, "may be repeated")))
         argp_error(state, "--%s is given twice, '%s' and '%s'", o->name, *was, arg);
     if (was && arg) {
         *was = arg;

@@ -552,3 +552,10 @@ pairs = [(c("experiments/lockstep/lockstep.h", "QM_DIVERGED_GAP"),
           py("plots/report/forest.py", "LEAST_PAIRS"))]
 assert all(a == b for a, b in pairs), pairs'
 }
+
+@test "every json_pack has the values that its format asks for, and one that has not is found" {
+    /usr/bin/python3 tests/style/check_packs.py $(git ls-files '*.c')
+    echo 'x = json_pack("{s:I, s:o}", "a", 1, "b", f(2, "c"), 3);' >"$BATS_TEST_TMPDIR/x.c"
+    run -1 /usr/bin/python3 tests/style/check_packs.py "$BATS_TEST_TMPDIR/x.c"
+    [[ $output == *"has 5 values, expected 4" ]]
+}
