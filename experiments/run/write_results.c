@@ -122,12 +122,11 @@ static json_t *report(struct qm_write_results *f, const struct qm_results *r,
     if (!all_skipped)
         qm_note("%s%lld cells, %lld skipped, %.1f s: %s", f->claims ? "  " : "\n",
                 (long long)r->n_cells, (long long)n.skipped, seconds, path);
-    json_t *all =
-        json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "suite", r->suite->stem,
-                  "file", path, "cells", (json_int_t)r->n_cells, "ok", (json_int_t)n.ok, "skipped",
-                  (json_int_t)n.skipped, "diverged", (json_int_t)n.diverged, "failed",
-                  (json_int_t)n.failed, "not_quantized", (json_int_t)n.plain, "reasons", skips,
-                  "summary", summary);
+    json_t *all = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "suite",
+                            r->suite->stem, "file", path, "cells", (json_int_t)r->n_cells, "ok",
+                            (json_int_t)n.ok, "skipped", (json_int_t)n.skipped, "diverged",
+                            (json_int_t)n.diverged, "failed", (json_int_t)n.failed, "not_quantized",
+                            (json_int_t)n.plain, "reasons", skips, "summary", summary);
     if (r->suite->claim)
         json_object_set_new(all, "claim", qm_claim_json(r->suite, effect));
     if (protocol)

@@ -371,11 +371,12 @@ static qm_status check_update(struct qm_cell *c, const struct qm_rule *rule,
             return skip(c, "the run recorded no %s", rule->slot[i]);
     if (rule->n_slots == 2 && r->unknown)
         return *r->states
-                   ? skip(c,
-                          "the file does not say %s, which the next update needs: a checkpoint does "
-                          "(.pt, or folders of shards with their optimizer), arrays do not; "
-                          "`qualm analyze` without --recipe measures states without it",
-                          r->unknown)
+                   ? skip(
+                         c,
+                         "the file does not say %s, which the next update needs: a checkpoint does "
+                         "(.pt, or folders of shards with their optimizer), arrays do not; "
+                         "`qualm analyze` without --recipe measures states without it",
+                         r->unknown)
                    : skip(c, "the run recorded no %s, which its group's attributes should say",
                           r->unknown);
     return QM_OK;
