@@ -118,7 +118,8 @@ static const struct argp_option options[] = {
     KEY("decay_rank", "tensors of lower rank have no weight decay; 2: matrices alone"),
     KEY("start", "problem, or ulp: the float64 twin beside itself, one float32 ulp off"),
     KEY("rounding_seed", "other draws of stochastic rounding, the same data"),
-    KEY("rates: none", "no tuned learning rates; else those that `qualm tune` found for these "
+    KEY("rates: none", "no tuned learning rates; NAME: those of that suite; else those that `qualm "
+                       "tune` found for these "
                        "problems, steps and schedules are used, and the table says where there are "
                        "none"),
     KEY("budget: 1", "what each part of a variant adds: codes, scales, parameter"),

@@ -238,13 +238,17 @@ qm_status qm_rates_attach(struct qm_suite *s, const char *from)
     }
     if (s->has_rates || !s->paired || (from && !*from))
         return QM_OK;
-    snprintf(path, sizeof path, "results/rates/%.255s.json", s->stem);
+    const char *stem = s->other_rates ? s->other_rates : s->stem;
+    snprintf(path, sizeof path, "results/rates/%.255s.json", stem);
     if (from)
         snprintf(path, sizeof path, "%s", from);
     else if (access(path, F_OK) != 0) {
-        snprintf(name, sizeof name, "experiments/rates/%.255s.json", s->stem);
+        snprintf(name, sizeof name, "experiments/rates/%.255s.json", stem);
         qm_shipped(name, path, sizeof path);
     }
+    if (s->other_rates && !from && access(path, F_OK) != 0)
+        return qm_fail(QM_BAD_ARG, "%s: no rates were tuned for a suite '%s' (results/rates, %s)",
+                       s->path, stem, path);
     QM_TRY(qm_rate_file_read(path, &rates));
     json_object_foreach (rates, key, entry) {
         if (st == QM_OK && !json_is_true(json_object_get(entry, "edge")))

@@ -37,7 +37,8 @@
  *     contrast:                                    # value against value, paired; by default each
  *       exp_avg: {against: nf4}                    # value of a format's axis against its first;
  *                                                  # {pairs: all}, {pairs: [[a, b], ...]}; none
- *     rates: none                                  # no tuned rates; else those of qualm tune
+ *     rates: none                                  # no tuned rates; else those of qualm tune,
+ *                                                  # found for this suite or the one named here
  *     sizes: {small: {seed: 1..2, steps: 50}}      # other values for --size small
  *     summary:                                     # tables, printed and stored; summary.h
  *       - {name: a, by: [class, exp_avg.norm], across: exp_avg, value: sqnr, stat: median}
@@ -174,7 +175,8 @@ struct qm_suite {
     double delta;                  /* 0: as the problems state */
     int has_contrast, n_contrasts; /* has_contrast 0: each value against its axis' first */
     struct qm_contrast contrast[QM_SUITE_AXES];
-    int has_rates; /* the suite says which rates are tuned, or that none are */
+    int has_rates;     /* the suite says which rates are tuned, or that none are */
+    char *other_rates; /* the suite that they were tuned for; NULL: this one */
     int n_rates;
     int64_t rates_room;
     struct qm_rate *rate; /* ascending by key */

@@ -60,6 +60,7 @@ void qm_suite_free(struct qm_suite *s)
     free(s->claim);
     free(s->claim_source);
     free(s->data_folder);
+    free(s->other_rates);
     free(s->data_remarks);
     free(s->path);
     free(s->stem);

@@ -183,6 +183,8 @@ qm_status qm_suite_print(struct qm_suite *s)
         print_contrasts(f, s);
     if (s->has_rates)
         print_rates(f, s);
+    else if (s->other_rates)
+        fprintf(f, "rates: %s\n", s->other_rates);
     fputs(s->n_summaries ? "summary:\n" : "", f);
     for (int i = 0; i < s->n_summaries; i++)
         print_summary(f, &s->summary[i]);

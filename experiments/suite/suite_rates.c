@@ -63,11 +63,21 @@ static qm_status one_rate(struct qm_yaml_walk *w, const yaml_node_t *n)
 
 qm_status qm_suite_read_rates(struct qm_yaml_walk *w, const yaml_node_t *n)
 {
+    const char *name = n->type == YAML_SCALAR_NODE ? qm_yaml_text(n) : NULL;
+    if (name && *name && strcmp(name, "none") != 0) {
+        if (strchr(name, '/'))
+            return qm_yaml_fail(w, n, QM_BAD_ARG, "'rates' is '%s', expected the name of a suite",
+                                name);
+        free(w->s->other_rates);
+        w->s->other_rates = strdup(name);
+        return w->s->other_rates ? QM_OK : qm_fail(QM_NO_MEMORY, "rates");
+    }
     w->s->has_rates = 1;
-    if (n->type == YAML_SCALAR_NODE && strcmp(qm_yaml_text(n), "none") == 0)
+    if (name && *name)
         return QM_OK;
     if (n->type != YAML_SEQUENCE_NODE)
-        return qm_yaml_fail(w, n, QM_BAD_ARG, "'rates' takes none, or what qualm tune finds");
+        return qm_yaml_fail(w, n, QM_BAD_ARG,
+                            "'rates' takes none, the name of a suite, or what qualm tune finds");
     for (int i = 0; i < qm_yaml_items(n); i++)
         QM_TRY(one_rate(w, qm_yaml_item(w, n, i)));
     qm_suite_sort_rates(w->s);

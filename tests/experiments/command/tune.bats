@@ -142,3 +142,15 @@ P
     fails_with 3 "s.yaml:1: no file of \`qualm tune\`, which is JSON: '[' or '{' expected" \
         run "$BATS_TEST_TMPDIR/s.yaml" --rates "$BATS_TEST_TMPDIR/s.yaml"
 }
+
+@test "a suite may use the rates of another, by its name; of none that was tuned is refused" {
+    cd "$BATS_TEST_TMPDIR"
+    printf '%s\n' 'variant: adamw_f32' 'exp_avg: [{nf4 B128: "nf4:4s/block:128/bisect/mid/hi"}]' \
+        'source: "problem:heavy"' 'coupling: closed' 'protocol: paired' 'weight_decay: 0' \
+        'seed: 1..2' 'steps: 2000' 'rates: momentum_levels' >other.yaml
+    [[ $("$QUALM" run -q other.yaml -o other.h5) != *"nothing was tuned"* ]]
+    sed 's/momentum_levels/momentum_level/' other.yaml >none.yaml
+    fails_with 2 "no rates were tuned for a suite 'momentum_level'" run none.yaml
+    sed 's/momentum_levels/none/' other.yaml >none.yaml
+    [[ $("$QUALM" run -q none.yaml -o none.h5) == *"nothing was tuned"* ]]
+}
