@@ -119,9 +119,7 @@ static const struct argp_option options[] = {
     KEY("start", "problem, or ulp: the float64 twin beside itself, one float32 ulp off"),
     KEY("rounding_seed", "other draws of stochastic rounding, the same data"),
     KEY("rates: none", "no tuned learning rates; NAME: those of that suite; else those that `qualm "
-                       "tune` found for these "
-                       "problems, steps and schedules are used, and the table says where there are "
-                       "none"),
+                       "tune` found for these problems, steps and schedules; the table says where"),
     KEY("budget: 1", "what each part of a variant adds: codes, scales, parameter"),
     KEY("delta: 0.0212", "equivalent within +- delta of log10 gap (default log10 1.05)"),
     KEY("sizes", "{small: {KEY: VALUE...}, large: {...}}: other values for --size"),
