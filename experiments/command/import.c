@@ -352,7 +352,7 @@ static void report(const struct options *o, const struct import *m)
         qm_table_cell(t, "%s", qm_shape_print(&m->of[i].tensor.shape, shape, sizeof shape));
     }
     qm_table_close(t);
-    qm_note("wrote %s: %lld arrays", o->out, (long long)m->n);
+    qm_note("wrote %s: %lld array%s", o->out, (long long)m->n, m->n == 1 ? "" : "s");
 }
 
 /* Fails where the result cannot be written, before anything is read. */

@@ -162,7 +162,8 @@ static qm_status file(const char *path, const char *filter, struct list *l)
 {
     struct stat about;
     if (stat(path, &about) != 0)
-        return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+        return qm_fail(QM_BAD_FILE, "%s: %s; expected a file, or gpt2, llama7b or vit_h", path,
+                       strerror(errno));
     if (S_ISDIR(about.st_mode) || qm_name_ends(path, ".index.json"))
         return tensor_file(path, filter, l);
     if (!S_ISREG(about.st_mode))
