@@ -50,7 +50,7 @@ static const char doc[] =
     "  lr         sensitivity to the learning rate\n"
     "  budget     parts of the gap\n"
     "  sweep      value against value over the learning rate\n"
-    "  against    beside an archive, on the page of qualm report --against\n"
+    "  against    beside an archive, on the page that qualm report makes\n"
     "  prediction errors against training, of qualm predict\n"
     "\n"
     "Examples:\n"
