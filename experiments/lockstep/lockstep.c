@@ -193,6 +193,35 @@ static qm_status run_pair(const struct qm_cell *c, struct qm_metrics *m,
     return st;
 }
 
+static int is_finite(const float *x, int64_t n)
+{
+    int64_t odd = 0;
+    for (int64_t i = 0; i < n; i++)
+        odd += !isfinite(x[i]);
+    return odd == 0;
+}
+
+/* What of the recorded numbers that the cell reads is not finite, as a reason to leave it out: its
+ * errors would be infinite or NaN whatever the format.  NULL: nothing. */
+static const char *not_finite(const struct qm_cell *c)
+{
+    const struct qm_recorded *r = c->recorded;
+    if (!r)
+        return NULL;
+    for (int s = 0; s < 2; s++) {
+        int is_read = c->coupling != QM_COUPLING_oneshot || s == c->slot;
+        if (is_read && r->slot[s] && !is_finite(r->slot[s], r->numel))
+            return "the recorded state has NaN or Inf among its numbers";
+    }
+    if (c->coupling == QM_COUPLING_oneshot)
+        return NULL;
+    if (r->param && !is_finite(r->param, r->numel))
+        return "the recorded parameter has NaN or Inf among its numbers";
+    return r->grad && !is_finite(r->grad, r->n_steps * r->numel)
+               ? "a recorded gradient has NaN or Inf among its numbers"
+               : NULL;
+}
+
 qm_status qm_lockstep_run(const struct qm_cell *c, struct qm_metrics *m,
                           struct qm_twin_cache *twins, const volatile sig_atomic_t *stop,
                           struct qm_outcome *out)
@@ -206,8 +235,9 @@ qm_status qm_lockstep_run(const struct qm_cell *c, struct qm_metrics *m,
         out->value[i] = nan("");
     for (int i = 0; i < QM_DECADES; i++)
         out->decade[i] = out->unit_decade[i] = (struct qm_decade){0, nan(""), nan(""), nan("")};
-    if (c->reason)
-        return qm_outcome_skip(out, c->reason);
+    const char *reason = c->reason ? c->reason : not_finite(c);
+    if (reason)
+        return qm_outcome_skip(out, reason);
     qm_status st = c->kind == QM_SOURCE_empty           ? qm_empty_run(c, out)
                    : c->coupling == QM_COUPLING_oneshot ? qm_oneshot_run(c, m, out)
                                                         : run_pair(c, m, twins, stop, out);

@@ -70,10 +70,8 @@ static void lion_updates(const struct qm_recorded *r, int64_t n, struct buffers 
     }
 }
 
-/* Sets the exact and the quantized update where the record holds both states of Adam, or the state
- * and the gradient of Lion for a rule of family lion; returns whether it did.  It does not where
- * the file leaves out the step, a beta or eps. */
-static int updates(const struct qm_cell *c, int64_t n, struct buffers *b)
+/* As below, whatever the numbers are. */
+static int has_updates(const struct qm_cell *c, int64_t n, struct buffers *b)
 {
     const struct qm_recorded *r = c->recorded;
     if (r && r->grad && strcmp(c->recipe->rule->family, "lion") == 0 &&
@@ -94,6 +92,18 @@ static int updates(const struct qm_cell *c, int64_t n, struct buffers *b)
     qm_adam_update(n, first ? b->spare : b->other, first ? b->other : b->spare, &r->hyper, 0,
                    before, b->got_update);
     return 1;
+}
+
+/* Sets the exact and the quantized update where the record holds both states of Adam, or the state
+ * and the gradient of Lion for a rule of family lion; returns whether it did.  It does not where
+ * the file leaves out the step, a beta or eps, or where an exact update is not finite, as by a NaN
+ * in the other state. */
+static int updates(const struct qm_cell *c, int64_t n, struct buffers *b)
+{
+    int is = has_updates(c, n, b);
+    for (int64_t i = 0; i < n && is; i++)
+        is = isfinite(b->update[i]);
+    return is;
 }
 
 /* ---- theory ---------------------------------------------------------------------------------- */

@@ -182,14 +182,28 @@ struct matching {
     const int64_t *first, *end; /* parameters of each group */
     int64_t *next, *taken, *best;
     int64_t n_candidates, n_parameters, n_groups, calls;
-    int ways; /* 0, 1, or 2 for more than one */
+    int ways;     /* 0, 1, or 2 for more than one */
+    int has_open; /* parameters without states, which were never stepped, could change places */
 };
+
+/* Whether two ways give the same candidates to all parameters with states. */
+static int is_same_way(const struct matching *m)
+{
+    for (int64_t p = 0; p < m->n_parameters; p++)
+        if (m->has_shape[p] && m->taken[p] != m->best[p])
+            return 0;
+    return 1;
+}
 
 static void match(struct matching *m, int64_t at, int64_t left)
 {
     if (left == 0) {
-        if (m->ways++ == 0)
+        if (m->ways == 0)
             memcpy(m->best, m->taken, (size_t)m->n_parameters * sizeof *m->best);
+        if (m->ways > 0 && is_same_way(m))
+            m->has_open = 1;
+        else
+            m->ways++;
         return;
     }
     if (m->calls++ > 200000 || m->ways > 1 || m->n_candidates - at < left)
@@ -339,7 +353,7 @@ static enum qm_torch_fit join_all(struct qm_torch_optimizer *o, const struct kno
     if (!in_turn && (m.ways != 1 || m.calls > 200000))
         return t->is_free ? QM_TORCH_FITS_MANY : QM_TORCH_FITS_NOT;
     o->n_apart = t->n_apart;
-    o->is_guess = t->is_free || o->is_part;
+    o->is_guess = t->is_free || o->is_part || m.has_open;
     for (int64_t i = 0; i < o->n; i++) {
         o->of[i].model = in_turn ? c[i].pair : m.best[i];
         o->is_guess |= !is_called_a_parameter(o->model->item[o->of[i].model]->text);

@@ -395,7 +395,9 @@ static void keep_numbers(struct qm_torch_optimizer *o, const struct fit *best, i
         snprintf(o->why, sizeof o->why, "the model '%s' does not fit the optimizer '%.80s'",
                  best->key, o->path);
     else
-        snprintf(o->why, sizeof o->why, "the model '%s' fits the optimizer '%.80s' in several ways",
+        snprintf(o->why, sizeof o->why,
+                 "the model '%s' fits the optimizer '%.80s' in several ways; PyTorch from 2.6 on "
+                 "stores names where the optimizer is given model.named_parameters()",
                  best->key, o->path);
     *o->others = '\0';
 }

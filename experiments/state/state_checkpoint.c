@@ -312,8 +312,12 @@ static qm_status read_all(struct checkpoint *c, struct qm_state *out)
         if (st == QM_OK && param < 0)
             st = qm_fail(QM_BAD_FILE,
                          "%s: '%s' has states but no parameter: a state needs the model's "
-                         "state_dict() beside the optimizer's",
-                         c->path, name);
+                         "state_dict() beside the optimizer's, of which the file tells whose "
+                         "states are whose%s",
+                         c->path, name,
+                         strspn(name, "0123456789") == strlen(name)
+                             ? " (here no name was joined: the note 'left out' says why)"
+                             : "");
         else if (st == QM_OK && states == 0)
             stateless++;
         else if (st == QM_OK)
