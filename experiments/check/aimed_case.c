@@ -409,6 +409,56 @@ static int due_preconditioners(const struct qm_domain *d, struct qm_domain_sourc
     return 1;
 }
 
+/* Steps beyond 2^31 of which one is due by an interval that divides no power of two, so that a step
+ * number in 32 bits tells another one. */
+static int late_interval(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                         struct qm_case *c)
+{
+    enum { SIDES = 14, LONGEST = 100, FIRST = 31, LAST = 40 };
+    if (!(d->reads >> QM_HYPER_stat_gap & 1) || i % 40 != 7)
+        return 0;
+    int64_t gap = 3 + 2 * qm_domain_below(s, LONGEST / 2),
+            from = ((int64_t)1 << (FIRST + qm_domain_below(s, LAST - FIRST))) / gap,
+            t = gap * (from + 1 + qm_domain_below(s, from)) - qm_domain_below(s, 2);
+    struct qm_case to = {
+        .shape = {2, {2 + qm_domain_below(s, SIDES), 2 + qm_domain_below(s, SIDES)}},
+        .kind = QM_CLASS_unit,
+        .t = t,
+        .forced = 1,
+        .powered = 1u << QM_POWER_s,
+        .given = (uint64_t)1 << QM_HYPER_stat_gap | (uint64_t)1 << QM_HYPER_root_gap};
+    to.power[QM_POWER_s] = -4;
+    to.hyper[QM_HYPER_stat_gap] = (double)gap;
+    to.hyper[QM_HYPER_root_gap] = (double)(i / 40 % 2 ? gap : 3 * gap);
+    if (!qm_domain_takes(d, &to))
+        return 0;
+    *c = to;
+    return 1;
+}
+
+/* Loaded roots that no step renews, after and between steps of another tensor, which every other
+ * time has the same sides (companion.c). */
+static int kept_roots(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                      struct qm_case *c)
+{
+    enum { SIDES = 20, STEPS = 90 }; /* fewer than the intervals are by default */
+    if (!(d->reads >> QM_HYPER_stat_gap & 1) || i % 40 != 23)
+        return 0;
+    struct qm_case to = {
+        .shape = {2, {2 + qm_domain_below(s, SIDES), 2 + qm_domain_below(s, SIDES)}},
+        .kind = QM_CLASS_unit,
+        .t = 2 + qm_domain_below(s, STEPS),
+        .forced = 1,
+        .part = 1u << QM_PART_warm | (unsigned)(i / 40 % 2) << QM_PART_second,
+        .powered = 1u << QM_POWER_s,
+        .power[QM_POWER_s] = -4};
+    qm_domain_put(d, QM_HYPER_start, 0.0, &to);
+    if (!qm_domain_takes(d, &to))
+        return 0;
+    *c = to;
+    return 1;
+}
+
 /* Roots of factors of orders beyond 64, beside a large part of the largest eigenvalue that is added
  * to all: in turns of vectors and values that the same step found from graded gradients, and of
  * loaded ones that grow along the factor or against it, so that the largest stands anywhere. */
@@ -503,7 +553,7 @@ int qm_aimed_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t
     return many_draws(d, s, i, c) || exact_decay(d, s, i, c) || rounds_to_inf(d, s, i, c) ||
            projection_tail(d, s, i, c) || long_blocks(d, s, i, c) || many_ranks(d, s, i, c) ||
            long_memory(d, s, i, c) || large_share(d, s, i, c) || narrow_share(d, s, i, c) ||
-           due_preconditioners(d, s, i, c) || graded_roots(d, s, i, c) ||
-           second_block(d, s, i, c) || beyond_sides(d, s, i, c) || swamped_sums(d, s, i, c) ||
-           blocked_factor(d, s, i, c) || dropped_update(d, s, i, c);
+           due_preconditioners(d, s, i, c) || late_interval(d, s, i, c) || kept_roots(d, s, i, c) ||
+           graded_roots(d, s, i, c) || second_block(d, s, i, c) || beyond_sides(d, s, i, c) ||
+           swamped_sums(d, s, i, c) || blocked_factor(d, s, i, c) || dropped_update(d, s, i, c);
 }
