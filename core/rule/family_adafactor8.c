@@ -166,6 +166,15 @@ static const struct qm_tensor_ops tensor = {.states = qm_adafactor8_states,
                                             .applies_stored = applies_stored,
                                             .update_round = update_round};
 
+static qm_status takes_no_sgd(const struct qm_hyper *h, const struct qm_shape *param)
+{
+    (void)param;
+    return h->beta2 >= 0.0 || h->beta2_decay <= 0.0
+               ? QM_OK
+               : qm_fail(QM_BAD_ARG, "before 0.4.3 adafactor8bit has no SGD: without beta2 the "
+                                     "exponent beta2_decay is at most 0");
+}
+
 #define SLOTS_AND_STEPS                                                                       \
     .n_slots = QM_ADAFACTOR8_SLOTS, .slot = {"exp_avg",  "row_var",  "col_var",   "variance", \
                                              "conf_row", "conf_col", "prev_norm", "proj"},    \
@@ -181,6 +190,7 @@ static const struct qm_rule rules[] = {
               "limiter tensor_scale scale_front clip_twice",
      .order = QM_ORDER_rounds,
      SLOTS_AND_STEPS,
+     .takes = takes_no_sgd,
      .summary = "Adafactor, CAME, APOLLO of adafactor8bit 0.2.6, PyTorch path",
      .source = "adafactor8bit 0.2.6 optimizer.py, use_cuda_kernel=False",
      .prepare = prepare_026},
@@ -191,6 +201,7 @@ static const struct qm_rule rules[] = {
               "limiter tensor_scale scale_front",
      .order = QM_ORDER_rounds,
      SLOTS_AND_STEPS,
+     .takes = takes_no_sgd,
      .summary = "Adafactor, APOLLO of adafactor8bit 0.2.1, PyTorch path",
      .source = "adafactor8bit 0.2.1 optimizer.py, use_cuda_kernel=False",
      .prepare = prepare_021},
@@ -201,6 +212,7 @@ static const struct qm_rule rules[] = {
               "limiter tensor_scale scale_front",
      .order = QM_ORDER_rounds,
      SLOTS_AND_STEPS,
+     .takes = takes_no_sgd,
      .summary = "Adafactor, CAME, APOLLO of adafactor8bit 0.2.2 and 0.2.4, PyTorch path",
      .source = "adafactor8bit 0.2.4 optimizer.py, use_cuda_kernel=False",
      .prepare = prepare_024},
@@ -211,6 +223,7 @@ static const struct qm_rule rules[] = {
               "limiter tensor_scale scale_front",
      .order = QM_ORDER_rounds,
      SLOTS_AND_STEPS,
+     .takes = takes_no_sgd,
      .summary = "Adafactor, CAME, APOLLO of adafactor8bit 0.2.5, PyTorch path",
      .source = "adafactor8bit 0.2.5 optimizer.py, use_cuda_kernel=False",
      .prepare = prepare_025},
@@ -221,6 +234,7 @@ static const struct qm_rule rules[] = {
               "limiter tensor_scale scale_front clip_twice",
      .order = QM_ORDER_cuda | QM_ORDER_rounds,
      SLOTS_AND_STEPS,
+     .takes = takes_no_sgd,
      .summary = "Adafactor, CAME of adafactor8bit 0.2.6, arithmetic of its CUDA kernels",
      .source = "adafactor8bit 0.2.6 kernels.cu",
      .prepare = prepare_026_cuda},
@@ -231,6 +245,7 @@ static const struct qm_rule rules[] = {
               "limiter tensor_scale scale_front",
      .order = QM_ORDER_cuda | QM_ORDER_rounds,
      SLOTS_AND_STEPS,
+     .takes = takes_no_sgd,
      .summary = "Adafactor of adafactor8bit 0.2.1, arithmetic of its CUDA kernels",
      .source = "adafactor8bit 0.2.1 kernels.cu",
      .prepare = prepare_021_cuda},
@@ -241,6 +256,7 @@ static const struct qm_rule rules[] = {
               "limiter tensor_scale scale_front",
      .order = QM_ORDER_cuda | QM_ORDER_rounds,
      SLOTS_AND_STEPS,
+     .takes = takes_no_sgd,
      .summary = "Adafactor, CAME of adafactor8bit 0.2.2 and 0.2.4, their CUDA kernels",
      .source = "adafactor8bit 0.2.4 optimizer.py, kernels.cu",
      .prepare = prepare_024_cuda},
@@ -251,6 +267,7 @@ static const struct qm_rule rules[] = {
               "limiter tensor_scale scale_front",
      .order = QM_ORDER_cuda | QM_ORDER_rounds,
      SLOTS_AND_STEPS,
+     .takes = takes_no_sgd,
      .summary = "Adafactor, CAME of adafactor8bit 0.2.5, its CUDA kernels",
      .source = "adafactor8bit 0.2.5 optimizer.py, kernels.cu",
      .prepare = prepare_025_cuda},

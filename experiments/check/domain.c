@@ -244,8 +244,8 @@ int qm_domain_takes(const struct qm_domain *d, const struct qm_case *c)
     return qm_recipe_applicable(&r) == QM_OK;
 }
 
-/* -2 for an alpha that the rule refuses, where that is a mode of the rule (MicroAdam's); else the
- * value. */
+/* -2 for an alpha that the rule refuses, where that is a mode of the rule (MicroAdam's); 1 for every
+ * other exponent of -1 beside a beta2, where it is SGD (adafactor8bit); else the value. */
 static double mode_or(const struct qm_domain *d, const struct qm_case *c, int k, double value)
 {
     static const double alphas[] = {-1.0, -2.0};
@@ -253,6 +253,8 @@ static double mode_or(const struct qm_domain *d, const struct qm_case *c, int k,
     struct qm_case to = *c;
     to.given |= (uint64_t)1 << k;
     to.hyper[k] = value;
+    if (k == QM_HYPER_beta2_decay && d->reads >> QM_HYPER_beta2 & 1 && value == -1.0 && c->t % 2)
+        return 1.0;
     if (k != QM_HYPER_alpha || qm_domain_takes(d, &to))
         return value;
     for (int i = 0; i < 2; i++) {

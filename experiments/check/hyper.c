@@ -301,9 +301,12 @@ struct qm_hyper qm_hyper_schedule(const struct qm_recipe *r, uint64_t seed, int 
     if (at.hyper.initial_lr == 0.0)
         at.hyper.initial_lr = at.hyper.lr;
     for (int k = 0; k < QM_HYPERS && step > 0; k++) {
-        int stays = !(reads >> k & 1) || kinds[k] == FLAG || kinds[k] == SIDE ||
-                    kinds[k] == COUNT || kinds[k] == WINDOW || kinds[k] == SHARE ||
-                    counts_elements(kinds[k]) || k == QM_HYPER_gap || k == QM_HYPER_initial_lr;
+        int stays =
+            !(reads >> k & 1) || kinds[k] == FLAG || kinds[k] == SIDE || kinds[k] == COUNT ||
+            kinds[k] == WINDOW || kinds[k] == SHARE || counts_elements(kinds[k]) ||
+            k == QM_HYPER_gap || k == QM_HYPER_initial_lr ||
+            /* an exponent above 0 says which states there are (mode_or in domain.c) */
+            (at.hyper.beta2_decay > 0.0 && (k == QM_HYPER_beta2_decay || k == QM_HYPER_beta2));
         if (!stays &&
             (k == QM_HYPER_lr || qm_philox_stream(seed, stream, 1000 + (uint64_t)k) % 3 == 0))
             vary(&at, k, seed, stream);
