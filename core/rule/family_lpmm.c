@@ -116,7 +116,8 @@ static const struct qm_rule rules[] = {
      .n_slots = 1,
      .slot = {"momentum_buffer"},
      .slot_sign = {1},
-     .summary = "SGD with momentum as lpmm has it: PyTorch's, but one element never gathers any",
+     .summary = "SGD with momentum as lpmm has it: PyTorch's, but a float32 buffer of one element "
+                "gathers none",
      .source = "lpmm/optim/sgd.py _single_tensor_sgd4bit",
      .prepare = qm_sgdm_prepare,
      .mark_absent = single_buffer,

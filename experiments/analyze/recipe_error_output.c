@@ -137,9 +137,10 @@ qm_status qm_recipe_errors_report(const struct qm_recipe_errors *e, json_t *rema
     json_decref(skipped);
     print_reasons(e);
     qm_print(
-        "next update: SQNR in dB with its 95 %% interval over models (over tensors where there "
-        "is one), each recipe over its own tensors; minus first: of pairs, over the tensors that "
-        "both recipes have\n");
+        "next update: SQNR in dB, the mean over models of the 20 %% trimmed mean over the tensors "
+        "of each, with its 95 %% interval over models (over tensors where there is one), each "
+        "recipe over its own tensors; minus first: the same of the differences of pairs, over the "
+        "tensors that both recipes have\n");
     qm_report(summary);
     int coded = 0;
     for (int64_t i = 0; i < e->n; i++)

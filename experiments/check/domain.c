@@ -253,6 +253,8 @@ static double mode_or(const struct qm_domain *d, const struct qm_case *c, int k,
     struct qm_case to = *c;
     to.given |= (uint64_t)1 << k;
     to.hyper[k] = value;
+    if (k == QM_HYPER_eps1 && d->recipe.rule->betas_optional && value == 1.0 && c->t % 2)
+        return -1.0; /* none */
     if (k == QM_HYPER_beta2_decay && d->reads >> QM_HYPER_beta2 & 1 && value == -1.0 && c->t % 2)
         return 1.0;
     if (k != QM_HYPER_alpha || qm_domain_takes(d, &to))

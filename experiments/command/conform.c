@@ -198,7 +198,9 @@ static int conform(const struct options *o)
     if (total[QM_CONFORM_unreadable] > 0)
         return qm_exit_code(QM_BAD_FILE);
     if (!any(total)) {
-        complain(qm_fail(QM_NO_MATCH, "no case matches '%s'", o->filter ? o->filter : ""));
+        complain(o->filter ? qm_fail(QM_NO_MATCH, "no case matches '%s'", o->filter)
+                           : qm_fail(QM_NO_MATCH, "no case in what was given; expected a file of "
+                                                  "recorded steps (results/CONFORM.md)"));
         return qm_exit_code(QM_NO_MATCH);
     }
     return st == QM_SKIPPED ? qm_exit_code(st) : 0;

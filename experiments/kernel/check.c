@@ -20,8 +20,10 @@ static qm_status finish(const struct qm_kernel_run *r)
         QM_TRY(qm_kernel_junit(r, r->o->junit, NULL));
     if (qm_kernel_run_failed(r))
         return QM_CHECK_FAILED;
-    if (r->interrupted && !r->o->forever)
+    if (r->interrupted && !r->o->forever) {
+        qm_note("interrupted: the verdict is on the cases so far, and not on those that are left");
         return qm_kernel_run_passed(r) ? QM_INTERRUPTED : qm_fail(QM_INTERRUPTED, "interrupted");
+    }
     return qm_kernel_run_passed(r) ? QM_OK : qm_fail(QM_SKIPPED, "nothing could be judged");
 }
 
