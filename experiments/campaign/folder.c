@@ -1,6 +1,7 @@
 /* folder.c - The folder of a campaign: makes, checks, locks and removes it. */
 #include "experiments/campaign/folder.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -11,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/name.h"
 #include "core/base/sha256.h"
 #include "experiments/campaign/ledger.h"
 #include "experiments/cli/cli.h"
@@ -53,7 +55,59 @@ int qm_campaign_exists(const char *dir)
 
 /* ---- suite and data ------------------------------------------------------------------------ */
 
-/* Hashes name and contents of every data file. */
+/* Hashes name and contents of a data file. */
+static qm_status add_file(const char *path, struct qm_sha256 *h)
+{
+    char hash[65];
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    QM_TRY(qm_file_hash(path, hash));
+    qm_sha256_add(h, name, strlen(name) + 1);
+    qm_sha256_add(h, hash, sizeof hash);
+    return QM_OK;
+}
+
+/* Hashes the files of a folder in the order of their names; only_shards: those alone that an
+ * *.index.json may name. */
+static qm_status add_folder(const char *folder, int only_shards, struct qm_sha256 *h)
+{
+    struct dirent **found = NULL;
+    struct stat about;
+    char path[PATH_MAX];
+    qm_status st = QM_OK;
+    int n = scandir(folder, &found, NULL, alphasort);
+    if (n < 0)
+        return qm_fail(QM_BAD_FILE, "%s: %s", folder, strerror(errno));
+    for (int i = 0; i < n; i++) {
+        const char *name = found[i]->d_name;
+        int is_shard = qm_name_ends(name, ".safetensors") || qm_name_ends(name, ".bin");
+        int room = snprintf(path, sizeof path, "%s/%s", folder, name);
+        if (st == QM_OK && room < (int)sizeof path && (is_shard || !only_shards) &&
+            stat(path, &about) == 0 && S_ISREG(about.st_mode))
+            st = add_file(path, h);
+        free(found[i]);
+    }
+    free(found);
+    return st;
+}
+
+/* Hashes what a path of data stands for: a file, a folder of shards, or an index with its shards.
+ */
+static qm_status add_path(const char *path, struct qm_sha256 *h)
+{
+    struct stat about;
+    const char *slash = strrchr(path, '/');
+    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
+        return add_folder(path, 0, h);
+    QM_TRY(add_file(path, h));
+    if (!qm_name_ends(path, ".index.json"))
+        return QM_OK;
+    char *folder = slash ? strndup(path, (size_t)(slash - path + 1)) : strdup(".");
+    qm_status st = folder ? add_folder(folder, 1, h) : qm_fail(QM_NO_MEMORY, "%s", path);
+    free(folder);
+    return st;
+}
+
+/* Hashes every data file. */
 static qm_status add_data(const struct qm_suite *s, struct qm_sha256 *h)
 {
     for (int i = 0; i < s->n_data; i++) {
@@ -61,15 +115,8 @@ static qm_status add_data(const struct qm_suite *s, struct qm_sha256 *h)
         qm_status st = QM_OK;
         char pattern[PATH_MAX];
         qm_bounded_glob(qm_loaded_suite_pattern(s, i, pattern, sizeof pattern), &found);
-        for (size_t k = 0; st == QM_OK && k < found.gl_pathc; k++) {
-            char hash[65];
-            const char *slash = strrchr(found.gl_pathv[k], '/');
-            const char *name = slash ? slash + 1 : found.gl_pathv[k];
-            if ((st = qm_file_hash(found.gl_pathv[k], hash)) == QM_OK) {
-                qm_sha256_add(h, name, strlen(name) + 1);
-                qm_sha256_add(h, hash, sizeof hash);
-            }
-        }
+        for (size_t k = 0; st == QM_OK && k < found.gl_pathc; k++)
+            st = add_path(found.gl_pathv[k], h);
         globfree(&found);
         QM_TRY(st);
     }

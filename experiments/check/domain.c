@@ -244,8 +244,8 @@ int qm_domain_takes(const struct qm_domain *d, const struct qm_case *c)
     return qm_recipe_applicable(&r) == QM_OK;
 }
 
-/* -2 for an alpha that the rule refuses, where that is a mode of the rule (MicroAdam's); 1 for every
- * other exponent of -1 beside a beta2, where it is SGD (adafactor8bit); else the value. */
+/* -2 for an alpha that the rule refuses, where that is a mode of the rule (MicroAdam's); for every
+ * other eps1 of 1 none, and for such an exponent beside a beta2 SGD (adafactor8bit). */
 static double mode_or(const struct qm_domain *d, const struct qm_case *c, int k, double value)
 {
     static const double alphas[] = {-1.0, -2.0};

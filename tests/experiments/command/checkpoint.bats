@@ -305,32 +305,6 @@ L
     has opt_a/a/exp_avg opt_a/b/exp_avg opt_b/c/exp_avg
 }
 
-@test "parameters that were never updated open the names of no others, in groups of their own" {
-    cd "$dir"
-    "$PYTHON" - "$ROOT/tests/support" <<'P'
-import sys
-import numpy as np
-sys.path.insert(0, sys.argv[1])
-from torch_pickle import Tensor, write
-x = {1: np.ones((4, 6), "f4"), 2: np.ones((2, 3), "f4"), 3: np.ones(4, "f4"), 4: np.ones(2, "f4"),
-     5: np.ones((6, 4), "f4"), 6: np.ones(6, "f4")}
-model = {"a.weight": 1, "a.bias": 3, "u.weight": 2, "u.bias": 4, "b.weight": 5, "b.bias": 6}
-def save(name, states, groups):
-    write(name + ".pt",
-          {"model": {k: Tensor(i, x[i]) for k, i in model.items()},
-           "optimizer": {"state": {p: {"exp_avg": Tensor(i, x[i])} for p, i in states.items()},
-                         "param_groups": [{"params": g} for g in groups]}}, x)
-save("unused", {0: 1, 2: 5, 3: 3, 5: 6}, ([0, 1, 2], [3, 4, 5]))  # all but u.weight and u.bias
-x[2] = np.ones((4, 6), "f4")  # of the shape of a.weight: which of the two has states?
-save("alike", {0: 1, 1: 5, 3: 3, 5: 6}, ([0, 1], [2], [3, 4, 5]))
-P
-    qualm import unused.pt -o out.npz >/dev/null 2>said
-    grep -q "names are joined by order" said
-    has a.weight/exp_avg b.weight/exp_avg a.bias/exp_avg b.bias/exp_avg
-    says alike "in several ways; PyTorch from 2.6 on stores names"
-    has 0/exp_avg 5/exp_avg
-}
-
 @test "no model is guessed where several fit an optimizer and no key decides" {
     cd "$dir"
     write_models <<'L'
