@@ -13,6 +13,11 @@ TWINS = "float64 twin"  # first words of a rule's twins in /protocol/ecdf
 MANY = 16  # with more labels, lines are thin and bands are left out
 
 
+def shown(label):
+    """A label of several axes as a title has it, whose own parts are set apart by semicolons."""
+    return label.replace("; ", " + ")
+
+
 def readable(problem):
     """quad:cond=1e4,layout=dct as quad cond=1e4, layout=dct."""
     return problem.removeprefix("problem:").replace(":", " ", 1).replace(",", ", ")

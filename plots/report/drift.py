@@ -126,7 +126,7 @@ def draw(c, out):
     cells, axes = common.table(c.f, "/cells"), common.table(c.f, "/axes")
     owner = common.dataset(c.f, "/curves/cell")[...]
     steps, names = common.curves(c.f, "/curves/step"), [*varying(axes)]
-    label_of = np.array(["; ".join(axes[a][i] for a in names) or str(cells["variant"][i])
+    label_of = np.array([" + ".join(axes[a][i] for a in names) or str(cells["variant"][i])
                          for i in owner])
     open_ = cells["coupling"] != "closed"
     lost = campaign.lost_cells(cells, axes, open_)

@@ -246,7 +246,7 @@ def answer(v):
 
 def named(v):
     """The rows' labels and problems in words."""
-    return [f"{label} on {campaign.readable(p)}"
+    return [f"{campaign.shown(label)} on {campaign.readable(p)}"
             for label, p in zip(v["label"].tolist(), v["problem"].tolist())]
 
 

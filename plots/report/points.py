@@ -83,7 +83,8 @@ def draw(c, out):
     title += others(grids, k) + campaign.lost_title(table.lost)
     out.figure(NAME, panels, (title, MENU),
                f"The title is of {answers[k][0]}. " * (len(panels) > 1)
-               + " ".join(rest[:4]) + f" A point is the median over at most {table.tensors()},"
+               + " ".join(rest[:4]) + f" {len(rest) - 4} panels more." * (len(rest) > 4)
+               + f" A point is the median over at most {table.tensors()},"
                " its bar, and brackets, hold the median with 95 % (below six tensors: the range)"
                + "; markers at one place stand side by side so as not to overlap" * beside
                + table.medians() + "; " * any_win + ties_told() * any_win
