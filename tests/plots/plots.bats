@@ -70,6 +70,7 @@ draw() {
 
 @test "qualm plot: figures of any suite, in three formats, twice the same; titles count right" {
     long 6
+    mkdir -p "$DIR/p"
     "$QUALM" plot -q "$DIR/results/drift.h5" --what drift -o "$DIR/p/drift-drift.svg" \
         -o "$DIR/p/drift.png" -o "$DIR/p/drift.pdf"
     [ -s "$DIR/p/drift.png" ] && [ -s "$DIR/p/drift.pdf" ]
