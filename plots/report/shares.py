@@ -76,8 +76,8 @@ def answer(c, ecdf, same):
     most, least = max(own, key=own.get), min(own, key=own.get)
     said = f"Of all targets {campaign.shown(most)} reached {100 * own[most]:.3g} %"
     if len(own) > 1:
-        said += f", {campaign.shown(least)} {100 * own[least]:.3g} %" if own[least] < own[most] else \
-            ", as every variant did"
+        said += f", {campaign.shown(least)} {100 * own[least]:.3g} %" \
+            if own[least] < own[most] else ", as every variant did"
     if len(twins) == 1:  # with several, each is the twin of some of the variants
         return said + f"; float64 {100 * max(twins.values()):.3g} %"
     return said + "".join(f"; {label} {100 * x:.3g} %" for label, x in twins.items())
