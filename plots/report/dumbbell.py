@@ -108,7 +108,8 @@ def draw(c, out):
     out.figure(NAME, panels, (title + others(grids, 0) + campaign.lost_title(table.lost), MENU),
                f"The title is of {next(iter(told))}. " * (len(panels) > 1)
                + " ".join(notes[:4]) + f" {len(notes) - 4} panels more." * (len(notes) > 4)
-               + " A row is a tensor, its run and its step, by class; brackets hold the median with 95 % (below six: the range); "
+               + " A row is a tensor, its run and its step,"
+               " by class; brackets hold the median with 95 % (below six: the range); "
                + ties_told() + exact_told(values)
                + (f"; with more than {NAMED} rows in a panel the classes alone have names"
                   if most > NAMED else "") + table.omitted() + table.origin()
