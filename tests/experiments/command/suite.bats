@@ -178,3 +178,49 @@ assert json.load(sys.stdin)[0]["cells"] == 2'
 Y
     fails_with 2 "expected an axis and its value, such as versus: {exp_avg.map: nf4}" run v.yaml
 }
+
+@test "recorded numbers that are not finite leave their cells out, and are the reason" {
+    cd "$BATS_TEST_TMPDIR"
+    "$PYTHON" - <<'P'
+import numpy as np
+r = np.random.default_rng(1)
+x = {f"w{i}/exp_avg": r.standard_normal((8, 64)).astype("f4") for i in range(4)}
+x["w0/exp_avg"][3, 5] = np.nan
+x["w1/exp_avg"][0, 0] = -np.inf
+np.savez("some.npz", **x)
+np.savez("none.npz", **{"w0/exp_avg": x["w0/exp_avg"]})
+P
+    printf '%s\n' 'variant: adamw4_ao' 'exp_avg.map: [dyn, nf4]' 'source: "states:*"' \
+        'coupling: oneshot' 'slot: exp_avg' \
+        'summary: [{name: a, by: exp_avg.map, value: sqnr}]' >odd.yaml
+    run --separate-stderr "$QUALM" run odd.yaml --data some.npz -o some.h5
+    [[ $status -eq 0 && $output != *inf* && $output != *nan* ]]
+    [[ $stderr == *"4 cells skipped: the recorded state has NaN or Inf among its numbers"* ]]
+    fails_with 4 "the recorded state has NaN or Inf" run odd.yaml --data none.npz -o none.h5
+}
+
+@test "plan takes a folder of shards as run does, and its digest is of their contents" {
+    cd "$BATS_TEST_TMPDIR"
+    mkdir s
+    "$PYTHON" - <<'P'
+import json, struct
+import numpy as np
+def shard(path, name, x):
+    head = json.dumps({name: {"dtype": "F32", "shape": [256], "data_offsets": [0, 1024]}}).encode()
+    open(path, "wb").write(struct.pack("<Q", len(head)) + head + x.astype("<f4").tobytes())
+shard("s/m-1.safetensors", "a/exp_avg", np.ones(256))
+shard("s/m-2.safetensors", "b/exp_avg", np.arange(256))
+json.dump({"weight_map": {"a/exp_avg": "m-1.safetensors", "b/exp_avg": "m-2.safetensors"}},
+          open("s/m.safetensors.index.json", "w"))
+P
+    printf '%s\n' 'variant: adamw4_ao' 'source: "states:*"' 'coupling: oneshot' \
+        'slot: exp_avg' >s.yaml
+    "$QUALM" run -q s.yaml --data s -o s.h5
+    for data in s s/m.safetensors.index.json; do
+        was=$(json_value 'd[0]["digest"]' plan s.yaml --data $data)
+        printf '\x01' | dd of=s/m-2.safetensors bs=1 seek=300 conv=notrunc status=none
+        is=$(json_value 'd[0]["digest"]' plan s.yaml --data $data)
+        [ "$was" != "$is" ]
+        printf '\x00' | dd of=s/m-2.safetensors bs=1 seek=300 conv=notrunc status=none
+    done
+}
