@@ -47,4 +47,9 @@ qm_status qm_bound_adafactor8_046(const struct qm_bound_step *b); /* bound_adafa
 qm_status qm_bound_adafactor8_046_1d(const struct qm_bound_step *b);
 qm_status qm_bound_adafactor8_046_projected(const struct qm_bound_step *b); /* its APOLLO */
 
+/* The parameter p after its decay by weight_decay times `rate` and after the step: p (1 - decay) -
+ * step, with reorder.fold also with the decay as difference or within the step. */
+struct qm_ball qm_adafactor8_written(const struct qm_bound_step *b, double p, struct qm_ball rate,
+                                     struct qm_ball step);
+
 #endif

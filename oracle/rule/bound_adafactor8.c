@@ -211,14 +211,10 @@ static void write_back(const struct scalars *a, struct qm_ball alpha, double cli
     struct qm_ball rate = qm_ball_mul_double(b, qm_ball_div_double(b, alpha, denom), by);
     struct qm_ball decay = b->h->scale_weight_decay ? alpha : in_double(a->rho);
     rate = qm_ball_float32(qm_ball_mul_double(b, rate, in_double(after)));
-    decay.x = 1.0 - b->h->weight_decay * decay.x;
-    decay.e = b->h->weight_decay * decay.e;
-    decay = qm_ball_float32(decay);
     for (int64_t i = 0; i < a->n; i++) {
         struct qm_ball step = is_stopped && !a->is_cuda ? qm_ball_exact(0.0) : u[i];
         step = qm_ball_mul(rate, step);
-        struct qm_ball p = qm_ball_round_to(b->between, qm_ball_mul(qm_ball_exact(b->p[i]), decay));
-        p = qm_ball_add(p, qm_ball_negated(step));
+        struct qm_ball p = qm_adafactor8_written(b, b->p[i], decay, step);
         /* Of NaN that no input is, another order makes infinity, which as a norm stops the step. */
         if (isnan(size.x) && !a->has_nan)
             p = (struct qm_ball){0.0, HUGE_VAL};

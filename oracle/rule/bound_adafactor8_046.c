@@ -257,6 +257,31 @@ static struct qm_ball limit(const struct scalars *a, struct qm_ball *norm)
     return factor;
 }
 
+struct qm_ball qm_adafactor8_written(const struct qm_bound_step *b, double p, struct qm_ball rate,
+                                     struct qm_ball step)
+{
+    double d = b->h->weight_decay;
+    struct qm_ball decay = qm_ball_float32((struct qm_ball){1.0 - d * rate.x, d * rate.e}),
+                   old = qm_ball_exact(p), kept = qm_ball_mul(old, decay), to;
+    to = qm_ball_add(qm_ball_round_to(b->between, kept), qm_ball_negated(step));
+    if (!b->reorder.fold || d == 0.0)
+        return to;
+    struct qm_ball unit = qm_ball_exact(1.0), narrow = qm_ball_float32(rate),
+                   lost = qm_ball_float32((struct qm_ball){d * rate.x, d * rate.e});
+    const struct qm_ball forms[] = {
+        qm_ball_mul(old, qm_ball_add(unit, qm_ball_negated(lost))),
+        qm_ball_add(old, qm_ball_negated(qm_ball_mul(lost, old))),
+        qm_ball_add(old,
+                    qm_ball_negated(qm_ball_mul(narrow, qm_ball_mul(qm_ball_scalar(d), old))))};
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        to = qm_ball_either(
+            to, qm_ball_add(qm_ball_round_to(b->between, forms[i]), qm_ball_negated(step)));
+    if (b->between) /* a parameter that is rounded in between has its decay apart */
+        return to;
+    return qm_ball_either(
+        to, qm_ball_add(old, qm_ball_negated(qm_ball_add(qm_ball_mul(lost, old), step))));
+}
+
 /* The parameter: p (1 - decay) - alpha / clip u. */
 static void write_back(const struct scalars *a, int clips, const struct qm_ball *u)
 {
@@ -290,16 +315,11 @@ static void write_back(const struct scalars *a, int clips, const struct qm_ball 
         rate = qm_ball_div_double(b, rate, denom);
     }
     rate = qm_ball_float32(qm_ball_mul_double(b, rate, by));
-    decay.x = 1.0 - b->h->weight_decay * decay.x;
-    decay.e = b->h->weight_decay * decay.e;
-    decay = qm_ball_float32(decay);
     for (int64_t i = 0; i < a->n; i++) {
         struct qm_ball step = qm_ball_mul(rate, is_stopped ? qm_ball_exact(0.0) : u[i]);
         if (is_open)
             step = (struct qm_ball){0.0, HUGE_VAL};
-        struct qm_ball to =
-            qm_ball_round_to(b->between, qm_ball_mul(qm_ball_exact(b->p[i]), decay));
-        to = qm_ball_add(to, qm_ball_negated(step));
+        struct qm_ball to = qm_adafactor8_written(b, b->p[i], decay, step);
         /* Of NaN that no input is, another order makes infinity, which as a norm stops the step. */
         if (isnan(size.x) && !a->has_nan)
             to = (struct qm_ball){0.0, HUGE_VAL};
