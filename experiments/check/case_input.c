@@ -38,6 +38,13 @@ static struct qm_aim_weight weight_of(const struct qm_case_run *r, int i, int64_
     return (struct qm_aim_weight){next_state(r, i, t, 1.0, 0.0), give};
 }
 
+int qm_case_is_sum(const struct qm_case_run *r, int i, int64_t t)
+{
+    struct qm_aim_weight w = weight_of(r, i, t);
+    return r->judged.rule->elementwise && w.keep > 0.0 && w.give > 0.0 &&
+           fabs(w.keep + w.give - 1.0) > 1e-3;
+}
+
 static int same_shape(const struct qm_shape *a, const struct qm_shape *b)
 {
     int same = a->rank == b->rank;

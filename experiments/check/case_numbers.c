@@ -117,6 +117,7 @@ static void judge_slot(struct qm_case_run *r, int i, int64_t t, const char *case
                              .n = r->slot_n[i],
                              .want = r->want[i],
                              .error = r->error[i],
+                             .before = qm_case_is_sum(r, i, t) ? r->before[i] : NULL,
                              .codes = r->plan[0].codes[i],
                              .scales = r->plan[0].scales[i],
                              .decoded = r->plan[0].state[i],

@@ -134,6 +134,10 @@ qm_status qm_company_save(struct qm_case_run *r, struct qm_company_states **out)
 qm_status qm_company_load(struct qm_case_run *r, const struct qm_company_states *from);
 void qm_company_forget(struct qm_company_states *s); /* accepts NULL */
 
+/* case_input.c.  1: slot i of a rule by elements sums at step t, and does not average, so that g =
+ * Inf makes a finite state infinite in every order. */
+int qm_case_is_sum(const struct qm_case_run *r, int i, int64_t t);
+
 /* case_input.c.  Loads the state before the first step into both plans; the buffers of plan[1] hold
  * all of it until that is read. */
 qm_status qm_case_run_start(struct qm_case_run *r);

@@ -20,6 +20,8 @@ struct qm_slot_view {
     const struct qm_shape *shape;
     int64_t n;
     const double *want, *error; /* the fresh state before it is quantized, and its bound */
+    const float *before; /* the state before the step, where it is a sum; NULL: an average, whose
+                            forms may make a NaN of an infinity, or not known */
     const uint8_t *codes;
     const float *scales, *decoded;
     float *draw_error;         /* [n]: takes the draw errors (draws.h); NULL: not wanted */

@@ -6,8 +6,9 @@
 #include "experiments/check/slot.h"
 #include "oracle/bound/bound.h"
 
-/* Flags of a group: it holds NaN, infinities, or elements with an infinite bound. */
-enum { QM_HAS_NAN = 1, QM_HAS_INF = 2, QM_HAS_UNBOUNDED = 4 };
+/* Flags of a group: it holds NaN, infinities, elements with an infinite bound, or an infinity that
+ * no order makes a NaN, because the state was finite before the step. */
+enum { QM_HAS_NAN = 1, QM_HAS_INF = 2, QM_HAS_UNBOUNDED = 4, QM_HAS_SURE_INF = 8 };
 
 /* slot_adaptive_log.c.  Judges one number of a block; 1: it became the finding. */
 struct qm_interval {

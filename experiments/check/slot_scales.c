@@ -69,7 +69,7 @@ void qm_slot_fold(const struct qm_slot_view *v, double *lo, double *hi, int *fla
         if (isnan(v->want[i]))
             what = QM_HAS_NAN;
         else if (isinf(v->want[i]))
-            what = QM_HAS_INF;
+            what = QM_HAS_INF | (v->before && isfinite(v->before[i]) ? QM_HAS_SURE_INF : 0);
         else if (!(v->error[i] < HUGE_VAL))
             what = QM_HAS_UNBOUNDED;
         else
@@ -122,15 +122,15 @@ static int must_be_nonfinite(const struct qm_quantizer *q, int flag)
 {
     if (q->scale.cap != 0.0f && flag & QM_HAS_INF)
         return 0;
-    return (flag & QM_HAS_NAN && !q->scale.max_skips_nan) ||
-           (flag & QM_HAS_INF && !q->scale.max_skips_nan);
+    return (flag & (QM_HAS_NAN | QM_HAS_INF) && !q->scale.max_skips_nan) || flag & QM_HAS_SURE_INF;
 }
 
 /* 1: every scale is allowed, because an element may have overflowed, or Inf may have become NaN. */
 static int may_be_anything(const struct qm_quantizer *q, int flag)
 {
     return flag & QM_HAS_UNBOUNDED ||
-           (flag & QM_HAS_INF && (q->scale.max_skips_nan || q->scale.cap != 0.0f));
+           (flag & QM_HAS_INF &&
+            ((q->scale.max_skips_nan && !(flag & QM_HAS_SURE_INF)) || q->scale.cap != 0.0f));
 }
 
 /* The interval of stored scale b from the interval [*low, *high] of its group's maximum. */
