@@ -140,13 +140,33 @@ static int is_wanted(const struct qm_recorded *rec, const char *filter)
 }
 
 /* Hands on what there is to say about the files. */
+/* Which relative of Adam made a file's states, whose own update is another; NULL: none. */
+static const char *maker_of(struct qm_replay *replay, const char *path)
+{
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    for (int i = 0; i < qm_replay_count(replay); i++) {
+        const struct qm_recorded *rec = qm_replay_at(replay, i);
+        if (rec->made_by && (strcmp(rec->file, base) == 0 || qm_replay_count(replay) == 1))
+            return rec->made_by;
+    }
+    return NULL;
+}
+
 static qm_status say_remarks(struct qm_replay *replay, const struct qm_recipe_error_options *o)
 {
-    char remark[QM_FILE_REMARK];
+    char remark[QM_FILE_REMARK + 160];
     const char *path;
-    for (int i = 0; qm_replay_remark(replay, i, &path, remark), path; i++)
+    for (int i = 0; qm_replay_remark(replay, i, &path, remark), path; i++) {
+        const char *maker = maker_of(replay, path);
+        size_t n = strlen(remark);
+        if (maker)
+            snprintf(remark + n, sizeof remark - n,
+                     "%sthe run was made by %s: what is measured is the next update of each "
+                     "recipe's own rule from its two averages, not that of %s",
+                     n ? "; " : "", maker, maker);
         if (*remark && o->remark)
             QM_TRY(o->remark(path, remark, o->remark_context));
+    }
     return QM_OK;
 }
 

@@ -300,9 +300,10 @@ static void put_number(struct qm_table *t, const json_t *from, const char *key)
 static const char *verdict_of(const json_t *all)
 {
     int has_failed = json_is_true(json_object_get(all, "failed"));
-    return has_failed                                     ? "FAILED"
-           : json_is_true(json_object_get(all, "passed")) ? "passed"
-                                                          : "nothing judged";
+    return has_failed                                          ? "FAILED"
+           : !json_is_true(json_object_get(all, "passed"))     ? "nothing judged"
+           : json_is_true(json_object_get(all, "interrupted")) ? "passed so far"
+                                                               : "passed";
 }
 
 /* Adds "2 cases refused" to a list of reasons, or "1 case refused": what is the noun without its s,

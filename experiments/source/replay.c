@@ -302,6 +302,23 @@ static void read_checkpoint_hyper(struct qm_file *f, struct qm_recorded *p)
             p->unknown = names[i];
 }
 
+/* Which relative of Adam a checkpoint's param_groups tell (qm_recorded, made_by). */
+static const char *relative_of_adam(const struct source_file *sf, const char *tensor)
+{
+    char path[512];
+    double amsgrad = 0.0, x;
+    snprintf(path, sizeof path, "/%s", tensor);
+    int says = qm_file_attr_number(sf->file, path, "amsgrad", &amsgrad, 1) == 1;
+    if (qm_file_attr_number(sf->file, path, "momentum_decay", &x, 1) == 1)
+        return "nadam";
+    if (says)
+        return amsgrad != 0.0 ? "amsgrad" : NULL;
+    return entry_named(sf, tensor, "exp_avg_sq") >= 0 &&
+                   qm_file_attr_number(sf->file, path, "decoupled_weight_decay", &x, 1) == 1
+               ? "radam"
+               : NULL;
+}
+
 /* The last word of a path; for a folder's .metadata the folder's. */
 static const char *run_name(const char *path, char out[PATH_MAX])
 {
@@ -336,6 +353,7 @@ static qm_status checkpoint_describe(struct qm_replay *r, int i_file, const char
     else
         p->unknown = "step";
     read_checkpoint_hyper(sf->file, p);
+    p->made_by = relative_of_adam(sf, tensor);
     p->first_step = step >= 0.0 && step < 0x1p53 ? (int64_t)step + 1 : 1;
     p->file = strdup(base);
     if (asprintf(&p->group, "%.*s/s%06lld", (int)strcspn(base, "."), base,

@@ -37,8 +37,10 @@ struct qm_recorded {
                               runs of Adam's kind; NULL: it says them all */
     char *lacking;         /* of a trace: what its replay needs and the file does not say, with the
                               line to add; NULL: nothing */
-    char states[64]; /* of a checkpoint: its names of the states, "exp_avg, exp_avg_sq"; "": of
+    char states[64];     /* of a checkpoint: its names of the states, "exp_avg, exp_avg_sq"; "": of
                               another file, where exp_avg is the first state of any optimizer */
+    const char *made_by; /* of a checkpoint: amsgrad, nadam or radam, whose update is another than
+                              that of their two averages; NULL: none of these */
     int has_grad, has_param, has_slot[2];
     /* Set by qm_replay_load; NULL before, and where the file has no such array. */
     float *grad; /* [n_steps][numel] */

@@ -97,6 +97,14 @@ void qm_state_keep_hyper(const struct qm_state_tensor *t, const char *target, st
         else if (reads && x != value(&r->hyper, i) && !set(r, i, x))
             add(&refused, i, x);
     }
+    if (note && strcmp(from.rule->family, r->rule->family) != 0 && from.hyper.weight_decay != 0.0 &&
+        !states(target, "weight_decay") && qm_rule_reads(r->rule, "weight_decay")) {
+        snprintf(line, sizeof line,
+                 "weight_decay=%g: kept as a number; rule %s may decay otherwise than %s (L2, or "
+                 "decoupled)",
+                 from.hyper.weight_decay, r->rule->name, from.rule->name);
+        note(line, context);
+    }
     say(note, context, &unread, "dropped, not read by rule", r->rule->name);
     say(note, context, &refused, "dropped, not possible in", r->base->name);
 }

@@ -348,8 +348,10 @@ static qm_status check_states(struct qm_cell *c, const struct qm_rule *rule,
         size_t n = strlen(want);
         snprintf(want + n, sizeof want - n, "%s%s", n ? ", " : "", rule->slot[i]);
     }
-    return skip(c, "the file's states are %s, those of rule %s are %s", r->states, rule->name,
-                want);
+    return rule->n_slots > 2 ? skip(c, "%s are read of the file, and rule %s has more: %s",
+                                    r->states, rule->name, want)
+                             : skip(c, "the file's states are %s, those of rule %s are %s",
+                                    r->states, rule->name, want);
 }
 
 /* Skips where the record lacks what the next update takes. */

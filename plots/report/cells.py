@@ -99,8 +99,12 @@ def others(grids, k):
     compare anything."""
     said = grids[k].said()
     there = [g for i, g in enumerate(grids) if i != k and g.said()]
-    apart = sum(denies(g, *said) for g in there) if said else 0
-    return f"; not so in {apart} of {len(there)} other panels" if apart else ""
+    apart = [g for g in there if denies(g, *said)] if said else []
+    found = [g.gains(*said[:2]) for g in apart]
+    is_reverse = said and said[2] != 0.0 and \
+        all(gains and np.sign(sure(gains)) == -said[2] for gains in found)
+    words = "the reverse" if is_reverse else "not so"
+    return f"; {words} in {len(apart)} of {len(there)} other panels" if apart else ""
 
 
 def nearest(values):

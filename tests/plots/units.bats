@@ -152,6 +152,8 @@ for panels, k, words in (([above, unsure, none, above], 0, "1 of 2"), ([above] *
                          ([above, Panel(("a", "c", 1.0), c=1)], 0, ""), ([none, above], 0, "")):
     want = f"; not so in {words} other panels" if words else ""
     assert cells.others(panels, k) == want, (cells.others(panels, k), want)
+assert cells.others([above, less], 0) == "; the reverse in 1 of 1 other panels"
+assert cells.others([above, less, unsure], 0) == "; not so in 2 of 2 other panels"
 END
     suite panels 'variant: adamw4_lpmm' 'exp_avg_sq.map: [lin, dyn]' 'source: "states:cancer_mlp*"' \
         'min_numel: 128' 'slot: [exp_avg, exp_avg_sq]'
