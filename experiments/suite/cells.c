@@ -348,10 +348,10 @@ static qm_status check_states(struct qm_cell *c, const struct qm_rule *rule,
         size_t n = strlen(want);
         snprintf(want + n, sizeof want - n, "%s%s", n ? ", " : "", rule->slot[i]);
     }
-    return rule->n_slots > 2 ? skip(c, "%s are read of the file, and rule %s has more: %s",
-                                    r->states, rule->name, want)
-                             : skip(c, "the file's states are %s, those of rule %s are %s",
-                                    r->states, rule->name, want);
+    if (rule->n_slots > 2)
+        return skip(c, "%s are read, and rule %s has more: %s", r->states, rule->name, want);
+    return skip(c, "the file's states are %s, those of rule %s are %s", r->states, rule->name,
+                want);
 }
 
 /* Skips where the record lacks what the next update takes. */
@@ -371,16 +371,15 @@ static qm_status check_update(struct qm_cell *c, const struct qm_rule *rule,
     for (int i = 0; i < rule->n_slots; i++)
         if (i >= 2 || !r->has_slot[i])
             return skip(c, "the run recorded no %s", rule->slot[i]);
+    if (rule->n_slots == 2 && r->unknown && !*r->states)
+        return skip(c, "the run recorded no %s, as its group's attributes should", r->unknown);
     if (rule->n_slots == 2 && r->unknown)
-        return *r->states
-                   ? skip(
-                         c,
-                         "the file does not say %s, which the next update needs: a checkpoint does "
-                         "(.pt, or folders of shards with their optimizer), arrays do not; "
-                         "`qualm analyze` without --recipe measures states without it",
-                         r->unknown)
-                   : skip(c, "the run recorded no %s, which its group's attributes should say",
-                          r->unknown);
+        return skip(
+            c,
+            "the file does not say %s, which the next update needs: a checkpoint does (.pt, "
+            "or folders of shards with their optimizer), arrays do not; `qualm analyze` "
+            "without --recipe measures states without it",
+            r->unknown);
     return QM_OK;
 }
 

@@ -22,8 +22,7 @@ pair = None  # two labels that are compared, instead of the first and the best
 
 
 def interval(values):
-    """The median, and the order statistics that hold it with at least 95 %; the range of fewer than
-    ENOUGH."""
+    """The median, and what order statistics hold it with 95 %; the range of fewer than ENOUGH."""
     x = np.sort(values)
     n, tail, k = len(x), 0.0, 0
     while n >= ENOUGH:
@@ -95,16 +94,13 @@ def denies(grid, first, best, said):
 
 
 def others(grids, k):
-    """What a title from panel k adds: in how many of the other panels it is not so, of those that
-    compare anything."""
+    """What a title from panel k adds: in how many of the others that compare it is not so."""
     said = grids[k].said()
     there = [g for i, g in enumerate(grids) if i != k and g.said()]
     apart = [g for g in there if denies(g, *said)] if said else []
-    found = [g.gains(*said[:2]) for g in apart]
-    is_reverse = said and said[2] != 0.0 and \
-        all(gains and np.sign(sure(gains)) == -said[2] for gains in found)
-    words = "the reverse" if is_reverse else "not so"
-    return f"; {words} in {len(apart)} of {len(there)} other panels" if apart else ""
+    turned = [g for g in apart if said[2] and sure(g.gains(*said[:2]) or {0: 0.0}) * said[2] < 0.0]
+    return f"; {'the reverse' if turned == apart else 'not so'} in {len(apart)} of {len(there)} " \
+        "other panels" if apart else ""
 
 
 def nearest(values):
