@@ -1,8 +1,8 @@
 /* read_set.c - Keeps devices and inodes of files in memory that forked processes share. */
 #include "core/base/read_set.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
 
@@ -19,10 +19,9 @@ struct set {
 };
 
 static struct set *set;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* Pages that no file needs are never touched. */
-static void make(void)
+void qm_read_set_start(void)
 {
     void *room = mmap(NULL, sizeof *set, PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -44,7 +43,6 @@ static struct place *place_of(const struct stat *info)
 
 int qm_read_set_has(const struct stat *info)
 {
-    pthread_once(&once, make);
     return set && (atomic_load(&set->n) > MOST || atomic_load(&place_of(info)->state) == WHOLE);
 }
 

@@ -7,8 +7,11 @@
 
 #include <sys/stat.h>
 
-/* Notes the regular file of a descriptor; by any thread, and by forked processes once the program
- * itself has noted one. */
+/* Begins to note files, of this process and of those that it forks afterwards; before it nothing is
+ * noted, and no file was read. */
+void qm_read_set_start(void);
+
+/* Notes the regular file of a descriptor, by any thread. */
 void qm_read_set_note(int fd);
 
 /* 1: the file of this status was noted.  Beyond 2^17 different files every file counts as noted. */

@@ -7,6 +7,7 @@
 #include "core/base/interrupt.h"
 #include "core/base/isa.h"
 #include "core/base/name.h"
+#include "core/base/read_set.h"
 #include "core/base/threads.h"
 #include "core/user_kernel/host.h"
 #include "experiments/campaign/worker.h"
@@ -147,6 +148,7 @@ int main(int argc, char **argv)
     if (strcmp(word, QM_CAMPAIGN_WORKER) == 0)
         return qm_campaign_worker(argc - 1, argv + 1);
     qm_interrupt_handle();
+    qm_read_set_start();
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
         printf("qualm %s\n", qm_version());
         return qm_cli_finish(0);

@@ -103,9 +103,7 @@ static json_t *report(struct qm_write_results *f, const struct qm_results *r,
                 (long long)n.plain, n.plain == 1 ? " was" : "s were");
     if (is_printed && !f->claims && !f->headline && !protocol && !r->suite->claim &&
         r->suite->n_summaries == 0)
-        qm_note("the suite has no summary, so that there is no table here: qualm plot %s, or the "
-                "key summary (qualm run --help)",
-                path);
+        qm_note("no table, for the suite has no key summary: qualm plot draws the results");
     for (int i = 0; i < r->suite->n_summaries; i++) {
         if (qm_cli.json)
             json_object_set_new(summary, r->suite->summary[i].name, qm_summary_json(tables[i]));

@@ -50,13 +50,16 @@ static void add(struct list *l, int i, double x)
     l->n = l->n + (size_t)n < sizeof l->text ? l->n + (size_t)n : sizeof l->text - 1;
 }
 
-/* Sets hyper-parameter i of r; 0: the composition makes no sense, and r is as it was. */
+/* Sets hyper-parameter i of r; 0: the composition makes no sense, or no matrix can have it, and r is
+ * as it was. */
 static int set(struct qm_recipe *r, int i, double x)
 {
+    static const struct qm_shape matrix = {2, {64, 64}};
     struct qm_recipe next = *r;
     char number[QM_NUMBER_TEXT];
     if (qm_recipe_set(&next, names[i], qm_double_text(x, number)) != QM_OK ||
-        qm_recipe_applicable(&next) != QM_OK)
+        qm_recipe_applicable(&next) != QM_OK ||
+        qm_rule_takes(next.rule, &next.hyper, &matrix) != QM_OK)
         return 0;
     *r = next;
     return 1;

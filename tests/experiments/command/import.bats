@@ -87,7 +87,7 @@ with h5py.File("a.h5", "w") as f:
     f["w"] = f["b/w"] = [1.0, 2.0]'
     for filter in '^w$' '^/w$'; do
         run -0 "$QUALM" import a.h5 --tensor "$filter" -o out.npz
-        [[ $output == *"1 arrays"* ]]
+        [[ $output == *"1 array"* ]]
     done
     run -0 "$QUALM" import a.h5 --tensor '^b/w$' -o out.npz
     run -0 "$QUALM" analyze a.h5 --slot exp_avg --tensor '^w$' --quantizer int:4s/block:128
@@ -210,7 +210,7 @@ with zipfile.ZipFile("broken.npz", "w") as f:
     f.writestr("w.npy", "hello")
 P
     run -0 "$QUALM" import more.npz -o out.npz
-    [[ $output == *"left out: sub/ (no .npy); README.txt (no .npy)"*"1 arrays"* ]]
+    [[ $output == *"left out: sub/ (no .npy); README.txt (no .npy)"*"1 array"* ]]
     fails_with 3 "expected .npy version" import broken.npz -o out.npz
     fails_with 2 "counts in braces make more than 10000 repetitions" import more.npz -o out.npz \
         --tensor '((a{1,255}){1,255}){1,255}'
