@@ -50,8 +50,8 @@ static void add(struct list *l, int i, double x)
     l->n = l->n + (size_t)n < sizeof l->text ? l->n + (size_t)n : sizeof l->text - 1;
 }
 
-/* Sets hyper-parameter i of r; 0: the composition makes no sense, or no matrix can have it, and r is
- * as it was. */
+/* Sets hyper-parameter i of r; 0: the composition makes no sense, or no matrix can have it, and r
+ * is as it was. */
 static int set(struct qm_recipe *r, int i, double x)
 {
     static const struct qm_shape matrix = {2, {64, 64}};
