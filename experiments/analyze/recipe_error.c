@@ -140,13 +140,12 @@ static int is_wanted(const struct qm_recorded *rec, const char *filter)
 }
 
 /* Hands on what there is to say about the files. */
-/* Which relative of Adam made a file's states, whose own update is another; NULL: none. */
-static const char *maker_of(struct qm_replay *replay, const char *path)
+/* Which relative of Adam made the states of a file, whose own update is another; NULL: none. */
+static const char *maker_of(struct qm_replay *replay, int file)
 {
-    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
     for (int i = 0; i < qm_replay_count(replay); i++) {
         const struct qm_recorded *rec = qm_replay_at(replay, i);
-        if (rec->made_by && (strcmp(rec->file, base) == 0 || qm_replay_count(replay) == 1))
+        if (rec->made_by && rec->file_number == file)
             return rec->made_by;
     }
     return NULL;
@@ -157,7 +156,7 @@ static qm_status say_remarks(struct qm_replay *replay, const struct qm_recipe_er
     char remark[QM_FILE_REMARK + 160];
     const char *path;
     for (int i = 0; qm_replay_remark(replay, i, &path, remark), path; i++) {
-        const char *maker = maker_of(replay, path);
+        const char *maker = maker_of(replay, i);
         size_t n = strlen(remark);
         if (maker)
             snprintf(remark + n, sizeof remark - n,

@@ -135,7 +135,8 @@ qm_status qm_company_load(struct qm_case_run *r, const struct qm_company_states 
 void qm_company_forget(struct qm_company_states *s); /* accepts NULL */
 
 /* case_input.c.  1: slot i of a rule by elements sums at step t, and does not average, so that g =
- * Inf makes a finite state infinite in every order. */
+ * Inf makes a finite state infinite in every order.  Weights whose sum is 1 to within 1e-3 count as
+ * an average's, which are rounded but never so far off: a sum that comes as near is left open. */
 int qm_case_is_sum(const struct qm_case_run *r, int i, int64_t t);
 
 /* case_input.c.  Loads the state before the first step into both plans; the buffers of plan[1] hold

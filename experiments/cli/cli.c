@@ -45,7 +45,8 @@ static const struct argp_option *option_of(int key)
     return o && o->name ? o : NULL;
 }
 
-/* Notes the file that an argument may name, to be read or to be written. */
+/* Notes the file that an argument may name, to be read or to be written.  An output may be named
+ * twice only by an option whose help says that it may be repeated. */
 static void note_file(const struct argp_option *o, int key, char *arg, struct argp_state *state)
 {
     static const char *const names[] = {"out", "junit", "markdown", "latex", "archive"};

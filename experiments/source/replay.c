@@ -354,6 +354,7 @@ static qm_status checkpoint_describe(struct qm_replay *r, int i_file, const char
         p->unknown = "step";
     read_checkpoint_hyper(sf->file, p);
     p->made_by = relative_of_adam(sf, tensor);
+    p->file_number = i_file;
     p->first_step = step >= 0.0 && step < 0x1p53 ? (int64_t)step + 1 : 1;
     p->file = strdup(base);
     if (asprintf(&p->group, "%.*s/s%06lld", (int)strcspn(base, "."), base,

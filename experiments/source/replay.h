@@ -41,6 +41,7 @@ struct qm_recorded {
                               another file, where exp_avg is the first state of any optimizer */
     const char *made_by; /* of a checkpoint: amsgrad, nadam or radam, whose update is another than
                               that of their two averages; NULL: none of these */
+    int file_number;     /* of the globs, counted from 0, as in qm_replay_remark */
     int has_grad, has_param, has_slot[2];
     /* Set by qm_replay_load; NULL before, and where the file has no such array. */
     float *grad; /* [n_steps][numel] */
