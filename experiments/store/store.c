@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/name.h"
 #include "experiments/foreign/file_sum.h"
 #include "experiments/machine/provenance.h"
 #include "experiments/store/atomic_file.h"
@@ -203,9 +204,23 @@ static qm_status image_open(struct qm_store *s)
     return st;
 }
 
+/* Refuses a name that says another format than HDF5. */
+static qm_status name_check(const char *path)
+{
+    static const char *const others[] = {".npz",         ".npy",  ".pt",   ".pth",  ".bin",
+                                         ".safetensors", ".json", ".yaml", ".csv",  ".txt",
+                                         ".svg",         ".png",  ".pdf",  ".html", NULL};
+    for (int i = 0; others[i]; i++)
+        if (qm_name_ends(path, others[i]))
+            return qm_fail(QM_BAD_ARG, "%s: results are HDF5; expected a name that ends in .h5",
+                           path);
+    return QM_OK;
+}
+
 qm_status qm_store_open(const char *path, const char *kind, int argc, char **argv,
                         struct qm_store **out)
 {
+    QM_TRY(name_check(path));
     struct qm_store *s = calloc(1, sizeof *s);
     if (!s)
         return qm_fail(QM_NO_MEMORY, "%s", path);

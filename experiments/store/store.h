@@ -21,7 +21,8 @@ struct qm_store;
 /* Begins a file.  kind: "run", "bench", "analyze", ...; argv[argc] is stored in /provenance with
  * the facts of machine/provenance.h.  The temporary file is made at once, so that an unwritable
  * folder is found before a long run.  QM_BAD_FILE: path is a folder, its folder is missing or not
- * writable, or this process is writing path already. */
+ * writable, or this process is writing path already.  QM_BAD_ARG: its ending says another format,
+ * such as .npz. */
 qm_status qm_store_open(const char *path, const char *kind, int argc, char **argv,
                         struct qm_store **out);
 qm_status qm_store_commit(struct qm_store *s); /* replaces path; frees s in any case */
