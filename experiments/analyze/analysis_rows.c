@@ -161,31 +161,31 @@ static void report_full(const struct qm_rows *rows)
     json_decref(list);
 }
 
-static int same(const json_t *a, const json_t *b, const char *key)
-{
-    return json_equal(json_object_get(a, key), json_object_get(b, key));
-}
-
-/* Makes one row of those that differ in their tensor alone: "w/param and 2 more".  A row is held
- * against the first ones only, so that many reasons cost no time. */
+/* Makes one row of those that differ in their tensor alone: "w/param and 2 more". */
 static json_t *gather(json_t *list)
 {
-    enum { MOST = 64 };
-    json_t *all = json_array(), *o, *met;
-    size_t i, k;
+    static const char *const keys[] = {"reason", "variant", "quantizer"};
+    json_t *all = json_array(), *by_key = json_object(), *o, *met;
+    size_t i;
     json_array_foreach (list, i, o) {
-        json_t *like = NULL;
-        json_array_foreach (all, k, met)
-            if (!like && k < MOST && same(met, o, "reason") && same(met, o, "variant") &&
-                same(met, o, "quantizer"))
-                like = met;
-        if (like)
-            json_object_set_new(
-                like, "more", json_integer(json_integer_value(json_object_get(like, "more")) + 1));
+        json_t *alike = json_array();
+        for (int k = 0; k < 3; k++) {
+            json_t *v = json_object_get(o, keys[k]);
+            json_array_append(alike, v ? v : json_null());
+        }
+        char *key = json_dumps(alike, JSON_COMPACT);
+        json_decref(alike);
+        met = key ? json_object_get(by_key, key) : NULL;
+        json_int_t more = json_integer_value(json_object_get(met, "more"));
+        if (met)
+            json_object_set_new(met, "more", json_integer(more + 1));
         else
             json_array_append(all, o);
+        if (key && !met)
+            json_object_set(by_key, key, o);
+        free(key);
     }
-    json_array_foreach (all, k, met) {
+    json_array_foreach (all, i, met) {
         json_int_t more = json_integer_value(json_object_get(met, "more"));
         if (more)
             json_object_set_new(met, "tensor",
@@ -194,6 +194,7 @@ static json_t *gather(json_t *list)
                                              (long long)more));
         json_object_del(met, "more");
     }
+    json_decref(by_key);
     json_decref(list);
     return all;
 }

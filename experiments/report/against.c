@@ -80,7 +80,8 @@ static int is_plain(const struct runs *s, int64_t i)
     X(family,  "the rules differ, and so do the twins")                                   \
     X(start,   "the starts differ: parameters of another precision, or other data")       \
     X(steps,   "another number of steps there")                                           \
-    X(twin,    "the twins differ: other hyper-parameters, data or a changed problem")     \
+    X(twin,    "the twins differ: other rates (suite key rates: baseline takes that archive's), " \
+               "hyper-parameters, data or a changed problem")                             \
     X(result,  "failed, here or there")                                                   \
     X(lost,    "diverged, here and there")                                                \
     X(basin,   "ended in another basin than most twins did, here or there")               \

@@ -95,8 +95,34 @@ struct kept {
     double *step, *loss;
 };
 
-/* Copies the curves of plain cells to k, one after the other. */
-static qm_status keep_curves(char **role, const int64_t *owner, const struct qm_result_curves *step,
+/* Sets keeps[cell] of the cells whose curves are kept: the plain ones; where the campaign has several
+ * instances, those of its least seed, for there each instance is a curve. */
+static qm_status choose_cells(struct qm_result *r, int64_t cells, char **role, char *keeps)
+{
+    int64_t rows, runs, *cell = NULL, *seed = NULL, *instance = NULL, least = INT64_MAX, last = 1;
+    for (int64_t i = 0; i < cells; i++)
+        keeps[i] = strcmp(role[i], "plain") == 0;
+    if (qm_result_i64(r, "/protocol/runs", "instance", &runs, &instance) != QM_OK)
+        return QM_OK; /* an older file: one instance */
+    qm_status st = qm_result_i64(r, "/protocol/runs", "cell", &rows, &cell);
+    if (st == QM_OK)
+        st = qm_result_i64(r, "/protocol/runs", "seed", &rows, &seed);
+    for (int64_t i = 0; st == QM_OK && i < rows; i++) {
+        least = seed[i] < least ? seed[i] : least;
+        last = instance[i] > last ? instance[i] : last;
+    }
+    for (int64_t i = 0; st == QM_OK && i < rows && last > 1; i++)
+        if (seed[i] != least && cell[i] >= 0 && cell[i] < cells)
+            keeps[cell[i]] = 0;
+    free(cell);
+    free(seed);
+    free(instance);
+    return st;
+}
+
+/* Copies the curves of cells that are kept to k, one after the other. */
+static qm_status keep_curves(const char *keeps, const int64_t *owner,
+                             const struct qm_result_curves *step,
                              const struct qm_result_curves *loss, struct kept *k)
 {
     for (int64_t i = 0; i < step->n; i++)
@@ -109,7 +135,7 @@ static qm_status keep_curves(char **role, const int64_t *owner, const struct qm_
         return qm_fail(QM_NO_MEMORY, "curves");
     k->total = 0;
     for (int64_t i = 0; i < step->n; i++) {
-        if (strcmp(role[owner[i]], "plain") != 0 || loss->length[i] != step->length[i])
+        if (!keeps[owner[i]] || loss->length[i] != step->length[i])
             continue;
         k->cell[k->n] = owner[i];
         k->length[k->n++] = step->length[i];
@@ -138,8 +164,12 @@ static qm_status copy_curves(struct qm_result *r, struct qm_store *store)
     struct qm_tensor owner = {0};
     struct kept k = {0};
     int64_t cells;
-    char **role = NULL;
+    char **role = NULL, *keeps = NULL;
     qm_status st = qm_result_texts(r, "/cells", "role", &cells, &role);
+    if (st == QM_OK && !(keeps = malloc((size_t)cells + 1)))
+        st = qm_fail(QM_NO_MEMORY, "/curves");
+    if (st == QM_OK)
+        st = choose_cells(r, cells, role, keeps);
     if (st == QM_OK)
         st = qm_result_ragged(r, "/curves/step", &step);
     if (st == QM_OK)
@@ -153,7 +183,7 @@ static qm_status copy_curves(struct qm_result *r, struct qm_store *store)
         if (((int64_t *)owner.data)[i] < 0 || ((int64_t *)owner.data)[i] >= cells)
             st = qm_fail(QM_BAD_FILE, "/curves/cell: entry %lld names no cell", (long long)i);
     if (st == QM_OK)
-        st = keep_curves(role, owner.data, &step, &loss, &k);
+        st = keep_curves(keeps, owner.data, &step, &loss, &k);
     if (st == QM_OK)
         st = store_curves(store, &k);
     free(k.cell);
@@ -161,6 +191,7 @@ static qm_status copy_curves(struct qm_result *r, struct qm_store *store)
     free(k.step);
     free(k.loss);
     free(owner.data);
+    free(keeps);
     free(role);
     qm_result_curves_free(&step);
     qm_result_curves_free(&loss);

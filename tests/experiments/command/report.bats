@@ -278,6 +278,23 @@ END
     run -0 "$PYTHON" tests/support/html_check.py "$DIR/archive.html" "$DIR/archive.h5"
 }
 
+@test "an archive of a campaign with instances keeps the curves of its least seed" {
+    printf '%s\n' 'protocol: paired' 'variant: adamw4_ao,min_numel=0' \
+        'source: ["problem:logreg:n=64,d=64", "problem:mlp:batch=4"]' 'coupling: closed' \
+        'instance: 1..2' 'seed: 3..5' 'steps: 10' >"$DIR/instances.yaml"
+    "$QUALM" run -q "$DIR/instances.yaml" -o "$DIR/instances.h5" >/dev/null
+    "$QUALM" report -q "$DIR/instances.h5" --archive "$DIR/kept.h5" --no-figures -o "$DIR/no.html"
+    cat >"$DIR/kept.py" <<'E'
+import sys, h5py
+f = h5py.File(sys.argv[1])
+runs = {r["cell"]: (r["problem"], r["instance"], r["seed"]) for r in f["/protocol/runs"]}
+of = [runs[c] for c in f["/curves/cell"]]
+print(len(of), len(set(of)), sorted({int(s) for _, _, s in of}), len(f["/protocol/runs"]) >= 12)
+E
+    run -0 "$PYTHON" "$DIR/kept.py" "$DIR/kept.h5"
+    [ "$output" = "4 4 [3] True" ]
+}
+
 @test "a file of nothing that a page shows is no page; steps and rates that differ are named" {
     "$QUALM" import -q experiments/data/gpt_austen.h5 -o "$DIR/plain.h5"
     fails_with 4 "plain.h5: holds nothing that a page shows" report "$DIR/plain.h5"
