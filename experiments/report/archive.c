@@ -95,8 +95,8 @@ struct kept {
     double *step, *loss;
 };
 
-/* Sets keeps[cell] of the cells whose curves are kept: the plain ones; where the campaign has several
- * instances, those of its least seed, for there each instance is a curve. */
+/* Sets keeps[cell] of the cells whose curves are kept: the plain ones; where the campaign has
+ * several instances, those of its least seed, for there each instance is a curve. */
 static qm_status choose_cells(struct qm_result *r, int64_t cells, char **role, char *keeps)
 {
     int64_t rows, runs, *cell = NULL, *seed = NULL, *instance = NULL, least = INT64_MAX, last = 1;
