@@ -191,7 +191,10 @@ qm_status qm_recipe_errors_measure(char *const *paths, int n_paths,
         done += rec->numel;
     }
     if (st == QM_OK && e->n == 0)
-        st = qm_fail(QM_NO_MATCH, "%s: no recorded state%s%s (a parameter with its states)",
+        st = qm_fail(QM_NO_MATCH,
+                     "%s: no recorded state%s%s (a parameter with momentum: exp_avg, state1 or "
+                     "momentum_buffer), of which a next update is measured; without --recipe all "
+                     "states are measured",
                      paths[0], o->filter ? " matches " : "", o->filter ? o->filter : "");
     qm_metrics_close(m);
     qm_replay_close(replay);

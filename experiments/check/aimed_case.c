@@ -305,9 +305,27 @@ static int large_share(const struct qm_domain *d, struct qm_domain_source *s, in
     return 1;
 }
 
+/* A share in hundredths or thousandths of a round block that is a whole number of elements but for
+ * a rounding of double, where in float32 it is one element more or fewer. */
+static void decimal_share(const struct qm_domain *d, struct qm_domain_source *s, struct qm_case *to)
+{
+    enum { TRIES = 99, TENS = 40, HUNDREDTHS = 60 };
+    for (int tries = 0; tries < TRIES; tries++) {
+        int64_t block = 50 * (1 + qm_domain_below(s, TENS));
+        double share = (double)(1 + qm_domain_below(s, HUNDREDTHS)) /
+                       (qm_domain_one_in(s, 2) ? 100.0 : 1000.0);
+        double apart = ceil((double)block * share) - (double)ceilf((float)block * (float)share);
+        to->shape.dim[0] = block * (1 + qm_domain_below(s, 3));
+        qm_domain_put(d, QM_HYPER_d_block, (double)block, to);
+        qm_domain_put(d, QM_HYPER_k_init, share, to);
+        if (apart != 0.0)
+            return;
+    }
+}
+
 /* A share of a block that is a little more than a whole number of elements, so that blocks of one
  * element fewer give one fewer away; in turns with these tensors of two to four elements, whose
- * error is coded twice, and blocks of the greatest length. */
+ * error is coded twice, decimal shares, and blocks of the greatest length. */
 static int narrow_share(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                         struct qm_case *c)
 {
@@ -323,6 +341,8 @@ static int narrow_share(const struct qm_domain *d, struct qm_domain_source *s, i
         qm_domain_put(d, QM_HYPER_d_block, (double)(LONGEST - qm_domain_below(s, 2)), &to);
         qm_domain_put(d, QM_HYPER_k_init, qm_domain_one_in(s, 2) ? 0.9 : 0.002, &to);
         qm_domain_put(d, QM_HYPER_window, 2.0, &to);
+    } else if (i / 40 % 4 == 3) {
+        decimal_share(d, s, &to);
     } else if (i / 40 % 2) {
         qm_domain_put(d, QM_HYPER_alpha, 0.125 * (double)(1 + qm_domain_below(s, 7)), &to);
     } else {

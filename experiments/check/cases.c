@@ -43,7 +43,6 @@ enum {
      * order: unless one is given, and from 2^14 elements on; if one is given, and from 2^15
      * elements on.  Longer sides are cut into pieces. */
     ORDER = 72,
-    ORDER_GIVEN = QM_ORDER_MOST,
     ORDER_OF_LARGE = 16
 };
 
@@ -104,15 +103,48 @@ void qm_case_apply(const struct qm_case *c, struct qm_recipe *r)
     if (c->forced && r->hyper.rank > most)
         r->hyper.rank = most;
     int is_given = (int)(c->given >> QM_HYPER_max_order & 1);
-    int order = qm_shape_numel(&c->shape) >= (is_given ? 1 << 15 : 1 << 14) ? ORDER_OF_LARGE
-                : is_given                                                  ? ORDER_GIVEN
-                                                                            : ORDER;
+    int64_t n = qm_shape_numel(&c->shape);
+    int order = n >= (is_given ? 1 << 15 : 1 << 14) ? ORDER_OF_LARGE
+                : !is_given                         ? ORDER
+                : n < QM_ORDER_FEW                  ? QM_ORDER_LONG
+                                                    : QM_ORDER_MOST;
     if (r->hyper.max_order > order)
         r->hyper.max_order = order;
     if (c->forced && !(c->given >> QM_HYPER_min_lowbit & 1) && r->hyper.min_lowbit > 1.0)
         r->hyper.min_lowbit = 1.0;
     for (int i = 0; i < r->rule->n_slots && c->forced; i++)
         r->min_numel[i] = r->whole_blocks[i] = 0;
+}
+
+/* The longer side of the matrix [d0, rest] of Shampoo: sides of 1 are dropped. */
+static double longest_factor(const struct qm_shape *shape)
+{
+    int first = 0;
+    while (first < shape->rank - 1 && shape->dim[first] == 1)
+        first++;
+    double rows = shape->rank ? (double)shape->dim[first] : 1.0;
+    double cols = rows > 0.0 ? (double)qm_shape_numel(shape) / rows : 0.0;
+    return fmax(rows, cols);
+}
+
+void qm_case_limits(const struct qm_case *c, const struct qm_recipe *r, char *out, size_t size)
+{
+    struct qm_recipe to = *r;
+    qm_case_apply(c, &to);
+    double order =
+        c->given >> QM_HYPER_max_order & 1 ? c->hyper[QM_HYPER_max_order] : r->hyper.max_order;
+    double rank = c->given >> QM_HYPER_rank & 1 ? c->hyper[QM_HYPER_rank] : r->hyper.rank;
+    *out = '\0';
+    if (qm_rule_reads(r->rule, "max_order") && to.hyper.max_order < order &&
+        longest_factor(&c->shape) > to.hyper.max_order)
+        snprintf(out, size,
+                 "the case is judged with max_order=%g, not %g, for a judge's time: longer sides "
+                 "are cut into tiles of it",
+                 to.hyper.max_order, order);
+    else if (qm_rule_reads(r->rule, "rank") && to.hyper.rank < rank &&
+             to.hyper.rank < smaller_side(&c->shape))
+        snprintf(out, size, "the case is judged with rank=%g, not %g, for a judge's time",
+                 to.hyper.rank, rank);
 }
 
 int qm_case_steps(const struct qm_case *c)

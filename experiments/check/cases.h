@@ -131,8 +131,9 @@ enum { QM_CHECK_STEPS = 3, QM_CASE_POWER = 150 };
 #define QM_DIGITS_OF_(digits) #digits
 /* Elements above which a tensor is large, and above which it makes one step where that will do. */
 enum { QM_LARGE = (1 << 15) + 8, QM_COSTLY = (1 << 17) + 8 };
-/* The largest order of a preconditioner in any case; longer sides are cut into tiles there. */
-enum { QM_ORDER_MOST = 160 };
+/* The largest order of a preconditioner in a case, and in one of fewer than QM_ORDER_FEW elements;
+ * longer sides are cut into tiles there. */
+enum { QM_ORDER_MOST = 160, QM_ORDER_LONG = 320, QM_ORDER_FEW = 2048 };
 
 static inline int qm_case_takes(const struct qm_case *c, enum qm_part p)
 {
@@ -169,6 +170,10 @@ qm_status qm_case_parse(const char *text, struct qm_case *out);
 /* Sets the hyper-parameters and fallbacks of the case in r, a copy of the recipe.  Whether the rule
  * takes them is for qm_recipe_applicable to say. */
 void qm_case_apply(const struct qm_case *c, struct qm_recipe *r);
+
+/* Says in out[size] which order of factors or rank qm_case_apply lowers, for a judge's time, below
+ * what the case or the recipe asks and the tensor would have; "": none. */
+void qm_case_limits(const struct qm_case *c, const struct qm_recipe *r, char *out, size_t size);
 
 /* New state = keep * state + give * g, or keep * state + give * g^2 where the slot is never
  * negative.  give 0: no gradient can be solved for. */

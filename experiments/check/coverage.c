@@ -129,9 +129,10 @@ static json_t *left_out(const struct qm_domain *d)
         json_array_append_new(
             out, json_pack("{s:s, s:s}", "coordinate", "step above 2^18", "reason",
                            "the seeds of all projections before it would have to be drawn"));
-    _Static_assert(QM_ORDER_MOST == 160, "the text has the number");
+    _Static_assert(QM_ORDER_MOST == 160 && QM_ORDER_LONG == 320, "the text has the numbers");
     if (d->reads >> QM_HYPER_max_order & 1)
-        json_array_append_new(out, json_pack("{s:s, s:s}", "coordinate", "order above 160",
+        json_array_append_new(out, json_pack("{s:s, s:s}", "coordinate",
+                                             "order above 160, and 320 beside a short side",
                                              "reason", "longer sides are cut into tiles"));
     if (d->reads >> QM_HYPER_window & 1)
         json_array_append_new(out,

@@ -189,6 +189,31 @@ static int round_sides(const struct qm_domain *d, struct qm_domain_source *s, in
     return 1;
 }
 
+/* A side beyond 192 or 256 that is one factor of Shampoo, beside a short one, for the cost of a
+ * factor grows with the cube of its order. */
+static int long_factor(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                       struct qm_case *c)
+{
+    enum { SHORTER = 193, LONGER = 257, MORE = 64, SHORT = 4, LOADED = -4 };
+    if (i % 40 != 31 || !has_factors(d))
+        return 0;
+    int is_tall = qm_domain_one_in(s, 2), turn = (int)(i / 40);
+    int64_t length = (turn % 2 ? SHORTER : LONGER) + qm_domain_below(s, MORE);
+    struct qm_case to = {.kind = QM_CLASS_normal, .t = 1 + qm_domain_below(s, 30), .forced = 1};
+    to.shape = matrix(length, 1 + qm_domain_below(s, SHORT), is_tall);
+    qm_domain_put(d, QM_HYPER_stat_gap, 1.0, &to);
+    qm_domain_put(d, QM_HYPER_root_gap, 1.0, &to);
+    qm_domain_put(d, QM_HYPER_rect_stat, (double)(turn % 2), &to);
+    qm_domain_put(d, QM_HYPER_rect_root, (double)(1 + turn % 3), &to);
+    qm_domain_put(d, QM_HYPER_max_order, (double)QM_ORDER_LONG, &to);
+    to.powered = 1u << QM_POWER_s;
+    to.power[QM_POWER_s] = LOADED;
+    if (!qm_domain_takes(d, &to))
+        return 0;
+    *c = to;
+    return 1;
+}
+
 /* Where a rule or its formats treat rows and columns apart: of ten cases seven have equal sides and
  * three are long. */
 static int by_sides(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
@@ -287,6 +312,6 @@ static int thin_matrix(const struct qm_domain *d, struct qm_domain_source *s, in
 int qm_side_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                  struct qm_case *c)
 {
-    return round_sides(d, s, i, c) || by_sides(d, s, i, c) || thin_matrix(d, s, i, c) ||
-           rows_of_blocks(d, s, i, c) || large_matrix(d, s, i, c);
+    return long_factor(d, s, i, c) || round_sides(d, s, i, c) || by_sides(d, s, i, c) ||
+           thin_matrix(d, s, i, c) || rows_of_blocks(d, s, i, c) || large_matrix(d, s, i, c);
 }

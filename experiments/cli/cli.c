@@ -294,6 +294,18 @@ qm_status qm_cli_append(char ***list, int *n, char *word)
     return QM_OK;
 }
 
+uint64_t qm_cli_number(struct argp_state *state, const char *name, const char *text, uint64_t least,
+                       uint64_t most)
+{
+    char *end;
+    errno = 0;
+    unsigned long long x = strtoull(text, &end, 10);
+    if (*end || !isdigit((unsigned char)*text) || errno || x < least || x > most)
+        argp_error(state, "--%s is '%s', expected a whole number from %llu to %llu", name, text,
+                   (unsigned long long)least, (unsigned long long)most);
+    return x;
+}
+
 int qm_cli_whole(struct argp_state *state, const char *name, const char *text, int least, int most)
 {
     char *end;

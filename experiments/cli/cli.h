@@ -48,6 +48,8 @@ qm_status qm_cli_writes_once(const char *path);
 qm_status qm_cli_append(char ***list, int *n, char *word);
 
 /* The whole number of option --name; a usage error unless it is from least to most. */
+uint64_t qm_cli_number(struct argp_state *state, const char *name, const char *text, uint64_t least,
+                       uint64_t most);
 int qm_cli_whole(struct argp_state *state, const char *name, const char *text, int least, int most);
 
 /* Options of a command and whether they were given; a list ends with name NULL. */

@@ -135,17 +135,6 @@ static qm_status check_slot(const char *slot)
                    nearest ? nearest : "exp_avg");
 }
 
-static int64_t number(struct argp_state *state, const char *what, const char *arg, int64_t least,
-                      int64_t most)
-{
-    char *end;
-    long long n = strtoll(arg, &end, 10);
-    if (end == arg || *end || n < least || n > most)
-        argp_error(state, "--%s '%s': expected a whole number from %lld to %lld", what, arg,
-                   (long long)least, (long long)most);
-    return n;
-}
-
 static error_t option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
@@ -162,9 +151,9 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case 'm': o->status = failed ? o->status : add_metrics(o, arg); return 0;
     case 'f': o->full = 1; return 0;
     case 'o': o->out = arg; return 0;
-    case 't': o->threads = (int)number(state, "threads", arg, 1, 1024); return 0;
+    case 't': o->threads = (int)qm_cli_number(state, "threads", arg, 1, 1024); return 0;
     case KEY_SEED:
-        o->seed = (uint64_t)number(state, "seed", arg, 0, INT64_MAX);
+        o->seed = qm_cli_number(state, "seed", arg, 0, INT64_MAX);
         o->has_seed = 1;
         return 0;
     case ARGP_KEY_ARG:

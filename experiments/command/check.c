@@ -132,7 +132,7 @@ static double number_of(struct argp_state *state, const char *option, const char
     char *end;
     double x = strtod(arg, &end);
     if (end == arg || *end || !(x > 0.0 && x < 1e9))
-        argp_error(state, "--%s: expected a positive number, got '%s'", option, arg);
+        argp_error(state, "--%s: expected a number above 0 and below 1e9, got '%s'", option, arg);
     return x;
 }
 
@@ -190,7 +190,6 @@ static void refuse_contradictions(const struct options *o, struct argp_state *st
 static error_t option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
-    char *end;
     if (kernel_option(key, arg, state, o))
         return 0;
     switch (key) {
@@ -206,18 +205,12 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case KEY_QUICK: o->quick = 1; return 0;
     case KEY_FOREVER: o->forever = 1; return 0;
     case KEY_TIME: o->time = number_of(state, "time", arg); return 0;
-    case KEY_DRAWS:
-        o->draws = strtoll(arg, &end, 10);
-        if (end == arg || *end || o->draws < 0 || o->draws > 1000000)
-            argp_error(state, "--draws: expected 0 to 1000000, got '%s'", arg);
-        return 0;
+    case KEY_DRAWS: o->draws = (int64_t)qm_cli_number(state, "draws", arg, 0, 1000000); return 0;
     case KEY_SPECIALS: o->specials = 1; return 0;
     case KEY_SEARCH: o->search = 1; return 0;
     case 's':
-        o->seed = strtoull(arg, &end, 10);
+        o->seed = qm_cli_number(state, "seed", arg, 0, UINT64_MAX);
         o->kernel.has_seed = 1;
-        if (end == arg || *end || *arg == '-')
-            argp_error(state, "--seed: expected a whole number, got '%s'", arg);
         return 0;
     case ARGP_KEY_END:
         if (o->only_kernel && !o->kernel.file)
@@ -287,7 +280,11 @@ static qm_status check_one(struct qm_subject *s, const struct options *o, double
     QM_TRY(qm_judge_begin(s, t));
     if (o->one_case) {
         struct qm_case c;
+        char limits[200];
         QM_TRY(qm_case_parse(o->one_case, &c));
+        qm_case_limits(&c, &s->recipe, limits, sizeof limits);
+        if (*limits)
+            qm_note("%s", limits);
         QM_TRY(qm_judge_case(s, &c, o->seed, t));
         if (t->skipped)
             return qm_fail_in(QM_SKIPPED, "the case is unfit");

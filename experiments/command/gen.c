@@ -73,18 +73,6 @@ static const struct argp_option options[] = {
     {0}};
 #undef X
 
-static uint64_t number(struct argp_state *state, const char *name, const char *arg, uint64_t least,
-                       uint64_t most)
-{
-    char *end;
-    errno = 0;
-    uint64_t x = strtoull(arg, &end, 10);
-    if (*end || end == arg || errno || *arg == '-' || x < least || x > most)
-        argp_error(state, "--%s is '%s', expected a number from %llu to %llu", name, arg,
-                   (unsigned long long)least, (unsigned long long)most);
-    return x;
-}
-
 /* Reads a list of words of `names` to to[], and their number to *n; "all" among classes asks for
  * every case there is. */
 static void words(struct argp_state *state, const char *what, char *arg, const char *const *names,
@@ -125,7 +113,7 @@ static void read_firsts(struct argp_state *state, char *arg, struct qm_vectors_c
     for (c->n_firsts = 0; (one = strsep(&arg, ",")) != NULL; c->n_firsts++) {
         if (c->n_firsts == QM_VECTORS_VALUES)
             argp_error(state, "--first-step: more than %d numbers", QM_VECTORS_VALUES);
-        c->first[c->n_firsts] = (int64_t)number(state, "first-step", one, 1, 1000000000);
+        c->first[c->n_firsts] = (int64_t)qm_cli_number(state, "first-step", one, 1, 1000000000);
     }
 }
 
@@ -171,7 +159,9 @@ static error_t option(int key, char *arg, struct argp_state *state)
     switch (key) {
     case 'o': o->out = arg; return 0;
     case 'S': read_shapes(state, arg, c); return 0;
-    case KEY_STEPS: c->steps = (int64_t)number(state, "steps", arg, 1, QM_VECTORS_STEPS); return 0;
+    case KEY_STEPS:
+        c->steps = (int64_t)qm_cli_number(state, "steps", arg, 1, QM_VECTORS_STEPS);
+        return 0;
     case 'c': read_classes(state, arg, c); return 0;
     case KEY_SETTING:
         words(state, "setting", arg, setting_names, QM_SETTING_COUNT, c->setting, &c->n_settings);
@@ -179,9 +169,9 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case KEY_FIRST: read_firsts(state, arg, c); return 0;
     case KEY_FORCED: read_mode(c, 1); return 0;
     case KEY_OWN: read_mode(c, 0); return 0;
-    case KEY_DRAWS: c->draws = (int)number(state, "draws", arg, 0, 2000); return 0;
+    case KEY_DRAWS: c->draws = (int)qm_cli_number(state, "draws", arg, 0, 2000); return 0;
     case KEY_QUICK: c->extent = QM_VECTORS_QUICK; return 0;
-    case 's': o->seed = number(state, "seed", arg, 0, UINT64_MAX); return 0;
+    case 's': o->seed = qm_cli_number(state, "seed", arg, 0, UINT64_MAX); return 0;
     case KEY_FORM: o->form = arg; return 0;
     case ARGP_KEY_ARG:
         if (o->recipe)

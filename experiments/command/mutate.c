@@ -33,16 +33,6 @@ static const struct argp_option options[] = {
      "write this kernel to FILE (default: stdout), for `qualm check --kernel FILE`", 0},
     {0}};
 
-static int64_t whole(struct argp_state *state, const char *name, const char *arg)
-{
-    char *end;
-    errno = 0;
-    long long x = strtoll(arg, &end, 10);
-    if (end == arg || *end || errno || x < 0)
-        argp_error(state, "--%s: expected a whole number from 0, got '%s'", name, arg);
-    return x;
-}
-
 /* Refuses options of a run beside --list and --export. */
 static void refuse_contradictions(const struct options *o, struct argp_state *state)
 {
@@ -66,11 +56,11 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case KEY_ONLY: o->m.only = qm_cli_filter(state, "--only", arg); return 0;
     case KEY_QUICK: o->m.quick = 1; return 0;
     case KEY_RUNS:
-        o->m.runs = whole(state, "runs", arg);
+        o->m.runs = (int64_t)qm_cli_number(state, "runs", arg, 0, INT64_MAX);
         o->has_runs = 1;
         return 0;
     case 's':
-        o->m.seed = (uint64_t)whole(state, "seed", arg);
+        o->m.seed = qm_cli_number(state, "seed", arg, 0, INT64_MAX);
         o->has_seed = 1;
         return 0;
     case KEY_EXPORT: o->export = arg; return 0;

@@ -20,9 +20,8 @@ static const struct argp_option options[] = {
     {"pair", OPT_PAIR, "A,B", 0,
      "compare value B with value A, instead of the first value with the one of no more bits (0.3 "
      "an element count as none) that gains most (of those that surely gain; where none does and "
-     "some surely lose, loses most); "
-     "two "
-     "values of any axis: the values of other axes are then compared at each of theirs",
+     "some surely lose, loses most); two values of any axis but source, of a suite that does not "
+     "train: the values of other axes are then compared at each of theirs",
      0},
     {"list", OPT_LIST, NULL, 0,
      "which figures the file has, each with its answer; the first is the default", 0},

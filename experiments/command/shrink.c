@@ -41,7 +41,6 @@ static double number_of(struct argp_state *state, const char *option, const char
 static error_t option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
-    char *end;
     switch (key) {
     case KEY_KERNEL: o->r.file = arg; return 0;
     case KEY_AS: o->r.as = arg; return 0;
@@ -51,11 +50,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case KEY_TIME: o->r.seconds = number_of(state, "time", arg, 1e9); return 0;
     case KEY_LIMIT_MEMORY: o->r.mebibytes = number_of(state, "memory-limit", arg, 1e9); return 0;
     case 'o': o->r.out = arg; return 0;
-    case 's':
-        o->r.seed = strtoull(arg, &end, 10);
-        if (end == arg || *end || *arg == '-')
-            argp_error(state, "--seed: expected a whole number, got '%s'", arg);
-        return 0;
+    case 's': o->r.seed = qm_cli_number(state, "seed", arg, 0, UINT64_MAX); return 0;
     case ARGP_KEY_ARG:
         if (o->variant)
             argp_error(state, "one variant at a time, got '%s' too", arg);

@@ -58,17 +58,6 @@ static const struct argp_option options[] = {
     {"seed", 's', "N", 0, "make: seed of start, gradients and rounding (default 1)", 0},
     {0}};
 
-static uint64_t number(struct argp_state *state, const char *name, const char *arg, uint64_t most)
-{
-    char *end;
-    errno = 0;
-    uint64_t x = strtoull(arg, &end, 10);
-    if (*end || end == arg || errno || *arg == '-' || x > most)
-        argp_error(state, "--%s is '%s', expected a number from 0 to %llu", name, arg,
-                   (unsigned long long)most);
-    return x;
-}
-
 static void word(struct options *o, char *arg, struct argp_state *state)
 {
     if (o->n_words == 0) {
@@ -107,11 +96,11 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case 'R': o->recipe = arg; return 0;
     case 'S': o->shapes = arg; return 0;
     case KEY_STEPS:
-        o->steps = (int64_t)number(state, "steps", arg, 1000000000);
+        o->steps = (int64_t)qm_cli_number(state, "steps", arg, 0, 1000000000);
         o->has_steps = 1;
         return 0;
     case 's':
-        o->seed = number(state, "seed", arg, UINT64_MAX);
+        o->seed = qm_cli_number(state, "seed", arg, 0, UINT64_MAX);
         o->has_seed = 1;
         return 0;
     case ARGP_KEY_ARG: word(o, arg, state); return 0;
@@ -288,16 +277,17 @@ static qm_status resume_tensor(const struct qm_state_tensor *t, const char *targ
     QM_TRY(qm_recipe_parse(target ? target : t->recipe, r));
     if (target)
         qm_state_keep_hyper(t, target, r, note, notes);
-    if (t->step + steps > INT64_C(0xffffffff))
+    int64_t from = qm_state_steps(t, r->rule);
+    if (from + steps > INT64_C(0xffffffff))
         return qm_fail(QM_BAD_ARG, "%s: more than 2^32 - 1 steps", t->name);
     QM_TRY(qm_backend_cpu.open(r, &t->shape, t->id, &plan));
     uint8_t *param =
         malloc((size_t)qm_shape_numel(&t->shape) * (size_t)qm_param_bytes(&r->param) + 1);
     const struct qm_state_plan p = {r,     &t->shape, &qm_backend_cpu, plan,
-                                    param, t->id,     t->step + steps, t->seed};
+                                    param, t->id,     from + steps,    t->seed};
     qm_status st = param ? qm_state_give(t, &p, note, notes) : qm_fail(QM_NO_MEMORY, "%s", t->name);
     if (st == QM_OK)
-        st = run_steps(&p, t->name, t->step);
+        st = run_steps(&p, t->name, from);
     if (st == QM_OK)
         st = qm_state_take(out, t->name, &p);
     free(param);

@@ -334,7 +334,7 @@ static void print_reasons(const struct qm_kernel_run *r, const json_t *all)
     if (!*text)
         add_reason(text, sizeof text, wrong, "number", "OFF_BY_ONE or WRONG");
     if (refused > r->o->allow_refused)
-        add_reason(text, sizeof text, refused, "case", "refused that the template takes");
+        add_reason(text, sizeof text, refused, "case", "refused that the variant takes");
     int is_idle = !qm_kernel_run_failed(r) && !qm_kernel_run_passed(r);
     if (is_idle) {
         *text = '\0';
@@ -494,7 +494,8 @@ static void print_refused(const struct qm_kernel_run *r, const json_t *all)
         if (r->cases[i].result == QM_CASE_refused) {
             print_counts(all, "refused");
             long long n = (long long)r->count[QM_CASE_refused];
-            qm_print("refused %lld case%s: the template of this variant refuses %lld of them, "
+            qm_print("refused %lld case%s: the shipped template of this variant, if it has one, "
+                     "refuses %lld, "
                      "--allow-refused permits %lld; %s: %s\n",
                      n, n == 1 ? "" : "s", (long long)r->excused, (long long)r->o->allow_refused,
                      r->cases[i].name, r->cases[i].text ? r->cases[i].text : "");

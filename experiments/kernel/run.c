@@ -364,8 +364,13 @@ static qm_status all_cases(struct qm_kernel_run *r, const struct qm_kernel_files
     struct qm_case c;
     int levels = omp_get_max_active_levels(), threads = omp_get_max_threads();
     QM_TRY(qm_regimes_of(r->o, &regimes));
-    if (r->o->one_case && !qm_far_case(r->o->one_case))
+    if (r->o->one_case && !qm_far_case(r->o->one_case)) {
+        char limits[200];
         QM_TRY(qm_case_parse(r->o->one_case, &c));
+        qm_case_limits(&c, &r->subject.recipe, limits, sizeof limits);
+        if (*limits)
+            qm_note("%s", limits);
+    }
     qm_regimes_draw_for(&regimes, &r->subject.recipe);
     int64_t total = listed(r, &regimes);
     if (!r->o->one_case && !r->o->forever && total == 0)

@@ -237,13 +237,21 @@ static int number_of(struct qm_file *f, const struct qm_pickle *v, double *out)
     return good ? 1 : -1;
 }
 
-/* The hyper-parameters of a param_group by the names that recorded runs give them: beta1 and beta2
- * are the items of `betas`. */
+/* Options that are a pair or three, and what recorded runs call their items. */
+static const struct {
+    const char *option, *item[3];
+} sequences[] = {{"betas", {"beta1", "beta2", "beta3"}}, {"eps", {"eps1", "eps2", NULL}}};
+enum { SEQUENCES = sizeof sequences / sizeof *sequences };
+
+/* The hyper-parameters of a param_group by the names that recorded runs give them. */
 static int attr_number(struct qm_file *f, const char *path, const char *name, double *out, int max)
 {
     const struct qm_pickle *options = options_of(f->own, path), *v = qm_pickle_find(options, name);
-    if (strcmp(name, "beta1") == 0 || strcmp(name, "beta2") == 0)
-        v = qm_pickle_item(qm_pickle_find(options, "betas"), name[4] - '1');
+    for (int s = 0; s < SEQUENCES; s++)
+        for (int k = 0; k < 3 && sequences[s].item[k]; k++)
+            if (strcmp(name, sequences[s].item[k]) == 0 &&
+                qm_pickle_find(options, sequences[s].option))
+                v = qm_pickle_item(qm_pickle_find(options, sequences[s].option), k);
     return max < 1 ? -1 : number_of(f, v, out);
 }
 
@@ -259,16 +267,17 @@ static int put_option(char *out, size_t size, int n, const char *key, double x)
 static int options_text(struct qm_file *f, const char *path, char *out, size_t size)
 {
     const struct qm_pickle *options = options_of(f->own, path);
-    static const char *const betas[] = {"beta1", "beta2", "beta3"};
     int n = options && size > 1 ? snprintf(out, size, "{") : -1;
     for (int64_t i = 0; n > 0 && i < options->n; i += 2) {
         const struct qm_pickle *key = options->item[i], *v = options->item[i + 1];
         double x;
         if (key->kind != QM_PICKLE_text)
             continue;
-        for (int k = 0; k < 3 && strcmp(key->text, "betas") == 0; k++)
-            if (qm_pickle_is_number(qm_pickle_item(v, k)))
-                n = put_option(out, size, n, betas[k], qm_pickle_item(v, k)->number);
+        for (int s = 0; s < SEQUENCES; s++)
+            for (int k = 0; k < 3 && strcmp(key->text, sequences[s].option) == 0; k++)
+                if (sequences[s].item[k] && qm_pickle_is_number(qm_pickle_item(v, k)))
+                    n = put_option(out, size, n, sequences[s].item[k],
+                                   qm_pickle_item(v, k)->number);
         if (number_of(f, v, &x) == 1)
             n = put_option(out, size, n, key->text, x);
     }

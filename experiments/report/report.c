@@ -50,7 +50,8 @@ static qm_status write_file(const char *path, const struct qm_page *p,
     errno = 0;
     int bad = f && (ferror(f) || fflush(f) != 0);
     if (st == QM_OK && bad)
-        st = qm_fail(QM_BAD_FILE, "%s: %s", path, errno ? strerror(errno) : "cannot be written");
+        st = qm_fail(QM_BAD_FILE, "%s: cannot be written: %s", path,
+                     errno ? strerror(errno) : "no space is left, or a limit of file sizes is met");
     if (f)
         fclose(f);
     else if (fd >= 0)

@@ -319,6 +319,17 @@ static const char *relative_of_adam(const struct source_file *sf, const char *te
                : NULL;
 }
 
+/* Whose momentum_buffer it is. */
+static const char *owner_of_momentum(const struct source_file *sf, const char *tensor)
+{
+    char path[512];
+    double x;
+    snprintf(path, sizeof path, "/%s", tensor);
+    return qm_file_attr_number(sf->file, path, "alpha", &x, 1) == 1      ? "rmsprop_full"
+           : qm_file_attr_number(sf->file, path, "ns_steps", &x, 1) == 1 ? "muon"
+                                                                         : "sgdm";
+}
+
 /* The last word of a path; for a folder's .metadata the folder's. */
 static const char *run_name(const char *path, char out[PATH_MAX])
 {
@@ -341,7 +352,7 @@ static qm_status checkpoint_describe(struct qm_replay *r, int i_file, const char
     struct source_file *sf = &r->file[i_file];
     struct qm_recorded *p = &rec->public;
     char folder[PATH_MAX];
-    const char *base = run_name(sf->path, folder), *leaf;
+    const char *base = run_name(sf->path, folder);
     int at_step = entry_named(sf, tensor, "step");
     double step = 0.0;
     p->hyper = qm_hyper_default();
@@ -379,9 +390,8 @@ static qm_status checkpoint_describe(struct qm_replay *r, int i_file, const char
     p->shape = qm_file_entry(sf->file, at)->shape;
     p->numel = qm_file_entry(sf->file, at)->numel;
     p->n_steps = 1;
-    leaf = strrchr(qm_file_entry(sf->file, at)->name, '/') + 1;
-    snprintf(p->optimizer, sizeof p->optimizer, "%s",
-             strcmp(leaf, "momentum_buffer") == 0 ? "sgdm" : "");
+    if (qm_name_ends(qm_file_entry(sf->file, at)->name, "/momentum_buffer"))
+        snprintf(p->optimizer, sizeof p->optimizer, "%s", owner_of_momentum(sf, tensor));
     return QM_OK;
 }
 

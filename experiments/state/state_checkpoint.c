@@ -42,11 +42,24 @@ static int option(const struct checkpoint *c, const char *name, const char *key,
            qm_file_attr_number(c->f, path, key, out, 1) == 1;
 }
 
+/* Whether these are states of Adafactor in the form of PyTorch, or of transformers. */
+static const char *adafactor_of(const struct checkpoint *c, const char *name)
+{
+    double x;
+    if (option(c, name, "beta2_decay", &x))
+        return has(c, name, "row_var") || has(c, name, "variance") ? "adafactor_torch" : NULL;
+    if (option(c, name, "decay_rate", &x) && option(c, name, "clip_threshold", &x))
+        return has(c, name, "exp_avg_sq_row") || has(c, name, "exp_avg_sq") ? "adafactor_hf" : NULL;
+    return NULL;
+}
+
 /* The float32 recipe whose states these are; NULL: the file does not say. */
 static const char *variant_of(const struct checkpoint *c, const char *name)
 {
     double amsgrad, decoupled, decay, x;
     int is_bnb = has(c, name, "state1");
+    if (adafactor_of(c, name))
+        return adafactor_of(c, name);
     if (!option(c, name, "betas", &x) && !option(c, name, "beta1", &x)) {
         if (has(c, name, "momentum_buffer") && option(c, name, "dampening", &x))
             return "sgdm_f32";
@@ -76,8 +89,19 @@ static const char *variant_of(const struct checkpoint *c, const char *name)
 
 /* ---- one parameter -------------------------------------------------------------------------- */
 
-/* Sets the recipe's hyper-parameters from the group; what the rule has not must be off. */
-static qm_status read_hyper(const struct checkpoint *c, const char *name, struct qm_recipe *r)
+/* torch.finfo(dtype).eps, which PyTorch's Adafactor takes where its group has none. */
+static double epsilon_of(enum qm_dtype dtype)
+{
+    return dtype == QM_DTYPE_bf16  ? 0x1p-7
+           : dtype == QM_DTYPE_f16 ? 0x1p-10
+           : dtype == QM_DTYPE_f64 ? 0x1p-52
+                                   : 0x1p-23;
+}
+
+/* Sets the recipe's hyper-parameters from the group; what the rule has not must be off.  param: the
+ * parameter's entry. */
+static qm_status read_hyper(const struct checkpoint *c, const char *name, int param,
+                            struct qm_recipe *r)
 {
     static const struct {
         const char *option, *key;
@@ -92,7 +116,16 @@ static qm_status read_hyper(const struct checkpoint *c, const char *name, struct
                {"nesterov", "nesterov"},
                {"maximize", "maximize"},
                {"amsgrad", "amsgrad"},
-               {"centered", "centered"}};
+               {"centered", "centered"},
+               {"eps1", "eps1"},
+               {"eps2", "eps2"},
+               {"d", "clip"},
+               {"clip_threshold", "clip"},
+               {"beta2_decay", "beta2_decay"},
+               {"decay_rate", "beta2_decay"},
+               {"relative_step", "relative_step"},
+               {"scale_parameter", "scale_parameter"},
+               {"warmup_init", "warmup"}};
     static const char *const off[] = {"lr_decay", "nesterov",  "maximize", "amsgrad",
                                       "centered", "dampening", "momentum"};
     char text[40];
@@ -114,17 +147,36 @@ static qm_status read_hyper(const struct checkpoint *c, const char *name, struct
         snprintf(text, sizeof text, "%.17g", x);
         QM_TRY(qm_recipe_set(r, "beta2", text));
     }
+    if (strcmp(r->rule->name, "adafactor_torch") == 0 && !option(c, name, "eps1", &x)) {
+        snprintf(text, sizeof text, "%.17g", epsilon_of(qm_file_entry(c->f, param)->dtype));
+        QM_TRY(qm_recipe_set(r, "eps1", text));
+    }
     return QM_OK;
 }
 
-/* Reads entry i, which must have this shape, as float32. */
+/* Whether two shapes are the same but for sides of 1, such as a factor's [rows, 1]. */
+static int same_but_ones(const struct qm_shape *a, const struct qm_shape *b)
+{
+    int i = 0, k = 0;
+    for (;;) {
+        while (i < a->rank && a->dim[i] == 1)
+            i++;
+        while (k < b->rank && b->dim[k] == 1)
+            k++;
+        if (i == a->rank || k == b->rank)
+            return i == a->rank && k == b->rank;
+        if (a->dim[i++] != b->dim[k++])
+            return 0;
+    }
+}
+
+/* Reads entry i, which must have this shape but for sides of 1, as float32. */
 static qm_status read_floats(struct checkpoint *c, int i, const struct qm_shape *shape,
                              struct qm_tensor *out)
 {
     const struct qm_entry *e = qm_file_entry(c->f, i);
     char a[192], b[192];
-    if (e->shape.rank != shape->rank ||
-        memcmp(e->shape.dim, shape->dim, (size_t)shape->rank * sizeof *shape->dim) != 0)
+    if (!same_but_ones(&e->shape, shape))
         return qm_fail(QM_BAD_FILE, "%s: '%s' is %s, expected %s", c->path, e->name,
                        qm_shape_print(&e->shape, a, sizeof a), qm_shape_print(shape, b, sizeof b));
     *out = (struct qm_tensor){NULL, QM_DTYPE_f32, *shape};
@@ -150,12 +202,34 @@ static qm_status read_step(struct checkpoint *c, const char *name, const struct 
     } else if (strcmp(r->rule->name, "sgdm") == 0 || strcmp(r->rule->family, "lion") == 0) {
         step = 1.0; /* the steps after the first are all alike */
         if (c->note)
-            c->note("the file has no number of steps: 1, which makes no difference to the rule",
+            c->note("the file has no number of steps: 1, which is all the same to its rule",
                     c->context);
     }
     if (!(step >= 0.0 && step <= 4294967295.0) || step != (double)(int64_t)step)
         return qm_fail(QM_BAD_FILE, "%s: '%s' has no whole number of steps", c->path, name);
     *out = (int64_t)step;
+    return QM_OK;
+}
+
+/* Whether RMSprop neither reads nor writes a slot, which the file then lacks. */
+static int is_unused(const struct qm_recipe *r, const char *slot)
+{
+    return (strcmp(slot, "grad_avg") == 0 && qm_rule_reads(r->rule, "centered") &&
+            !r->hyper.centered) ||
+           (strcmp(slot, "momentum_buffer") == 0 && qm_rule_reads(r->rule, "centered") &&
+            r->hyper.momentum == 0.0);
+}
+
+static qm_status zeros(const struct checkpoint *c, struct qm_state_slot *slot)
+{
+    char line[160];
+    slot->scales.data = calloc(qm_tensor_bytes(&slot->scales) + 1, 1);
+    if (!slot->scales.data)
+        return qm_fail(QM_NO_MEMORY, "%s: zeros", c->path);
+    snprintf(line, sizeof line, "%s: not in the file, whose options leave it out: zeros",
+             slot->name);
+    if (c->note && qm_shape_numel(&slot->shape) > 0)
+        c->note(line, c->context);
     return QM_OK;
 }
 
@@ -174,6 +248,8 @@ static qm_status read_slot(struct checkpoint *c, struct qm_state_tensor *t,
     int i = entry(c, t->name, slot->name);
     if (i < 0)
         i = entry(c, t->name, other);
+    if (i < 0 && (is_unused(r, slot->name) || qm_shape_numel(&slot->shape) == 0))
+        return zeros(c, slot);
     if (i < 0)
         return qm_fail(QM_BAD_FILE, "%s: '%s' has no %s, which %s holds", c->path, t->name,
                        slot->name, r->base->name);
@@ -199,8 +275,8 @@ static qm_status read_parameter(struct checkpoint *c, const char *name, int para
                        c->path, name);
     if (!variant)
         return qm_fail(QM_BAD_FILE,
-                       "%s: the file does not say whose states '%s' has; name the recipe: --as "
-                       "adamw_f32, --as adam_f32, ...",
+                       "%s: the file does not say whose states '%s' has, or no float32 variant has "
+                       "them (--as NAME, of `qualm list variants`, says whose they are)",
                        c->path, name);
     QM_TRY(qm_recipe_parse(variant, &r));
     if (!qm_recipe_is_full(&r))
@@ -208,7 +284,7 @@ static qm_status read_parameter(struct checkpoint *c, const char *name, int para
                        "--as %s: a checkpoint's states are read as float32, expected "
                        "a recipe such as adamw_f32",
                        variant);
-    QM_TRY(read_hyper(c, name, &r));
+    QM_TRY(read_hyper(c, name, param, &r));
     memset(t, 0, sizeof *t);
     strcpy(t->name, name);
     t->shape = qm_file_entry(c->f, param)->shape;
@@ -224,9 +300,11 @@ static qm_status read_parameter(struct checkpoint *c, const char *name, int para
     for (int k = 0; k < r.rule->n_slots; k++)
         if (!qm_state_leaves_out(&r, k, &t->shape))
             QM_TRY(read_slot(c, t, &r, k));
-    int derived = entry(c, name, "mu_product"); /* NAdam's, which the rule forms from the step */
-    if (derived >= 0)
-        c->used[derived] = 1;
+    /* what the rule forms anew: NAdam's product from the step, Adafactor's RMS of the parameter */
+    static const char *const derived[] = {"mu_product", "RMS"};
+    for (int k = 0; k < 2; k++)
+        if (entry(c, name, derived[k]) >= 0)
+            c->used[entry(c, name, derived[k])] = 1;
     return QM_OK;
 }
 

@@ -90,6 +90,10 @@ qm_status qm_state_take(struct qm_state *s, const char *name, const struct qm_st
  * what holds for the whole of a file. */
 typedef void qm_state_note(const char *line, void *context);
 
+/* The steps of a stored tensor that count under a rule: 0 where it has none of the rule's slots,
+ * which all start anew. */
+int64_t qm_state_steps(const struct qm_state_tensor *t, const struct qm_rule *rule);
+
 /* Loads a stored tensor into p->plan, opened for p->recipe, p->shape and t->id, and its parameter
  * into p->param.  Parts that both sides store alike are copied, so that the next step (number
  * t->step + 1) gives the bits of an uninterrupted run.  Parts stored differently are decoded to

@@ -239,7 +239,12 @@ static qm_status slot_give(const struct qm_state_tensor *t, const struct qm_stat
     int have = from && qm_shape_numel(&from->shape) > 0, want = qm_shape_numel(&shape) > 0;
     if (have && !want)
         say(to, "%s: dropped, %s has none for this shape", name, r->base->name);
-    if (!have && want)
+    if (!have && want && qm_state_steps(t, r->rule) > 0)
+        say(to,
+            "%s: not in the file, starts anew; the count of steps stays, so that a bias correction "
+            "takes it for as old as the others",
+            name);
+    else if (!have && want)
         say(to, "%s: not in the file, starts anew", name);
     if (!have || !want)
         return QM_OK;
@@ -275,6 +280,16 @@ static int rule_has(const struct qm_rule *rule, const char *name)
     return 0;
 }
 
+int64_t qm_state_steps(const struct qm_state_tensor *t, const struct qm_rule *rule)
+{
+    int kept = rule->n_slots == 0;
+    for (int i = 0; i < rule->n_slots; i++) {
+        const struct qm_state_slot *slot = find_slot(t, rule->slot[i]);
+        kept |= slot && qm_shape_numel(&slot->shape) > 0;
+    }
+    return kept ? t->step : 0;
+}
+
 qm_status qm_state_give(const struct qm_state_tensor *t, const struct qm_state_plan *p,
                         qm_state_note *note, void *context)
 {
@@ -291,5 +306,7 @@ qm_status qm_state_give(const struct qm_state_tensor *t, const struct qm_state_p
     for (int k = 0; k < t->n_slots; k++)
         if (!rule_has(rule, t->slot[k].name) && qm_shape_numel(&t->slot[k].shape) > 0)
             say(&to, "%s: dropped, %s has no such slot", t->slot[k].name, rule->name);
+    if (qm_state_steps(t, rule) != t->step)
+        say(&to, "steps: counted from 0, for no state of the file is one of %s", rule->name);
     return QM_OK;
 }

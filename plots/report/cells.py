@@ -2,19 +2,20 @@
 import copy
 import itertools
 import math
+from collections import Counter
 
 import alike
 import campaign
 import common
 import encode
 import numpy as np
+from encode import EXACT
 
 METRICS = (("sqnr", "SQNR of the state (dB)"), ("step_sqnr", "SQNR of the update (dB)"))
 WHOLE = (("sqnr", "SQNR of the next update (dB)"),)  # of coupling update, which has no other
 BLOCKS, USUAL = "block:", 128
 MOST = 12  # panels of a figure
 ENOUGH = 6  # values of which two have the median between them with 95 %
-EXACT = 20 * 23 * math.log10(2)  # dB of an error of one unit in the last place of a float32
 TIE = 0.005  # dB that are 0 in the hundredths that are printed: two such values are equal
 SEEDS = ("seed", "rounding_seed")
 DRAWN = ("dist:", "problem:")  # sources whose data a seed draws
@@ -115,32 +116,6 @@ def median(found):
     return np.median([*found.values()])
 
 
-def bars(low, mid, high):
-    """(middle, lengths of the two bars) for drawing: an end among exact values has no bar, nor one
-    that is infinite; a middle that is has no point."""
-    low, mid, high = (np.asarray(x, dtype=float) for x in (low, mid, high))
-    mid = np.where(np.isfinite(mid), mid, np.nan)
-    return mid, [np.where(np.isfinite(low), mid - low, 0.0),
-                 np.where((high < EXACT) & np.isfinite(high), high - mid, 0.0)]
-
-
-def mark_exact(ax, points):
-    """Marks values that are exact above all others: points [(x, group, look)], each in its look,
-    with the word above each group."""
-    if not points:
-        return
-    low, high = ax.get_ylim()
-    y, groups = high + 0.04 * (high - low), {}
-    for x, group, style in points:
-        ax.plot([x], [y], color=style["color"], marker=style["marker"], linestyle="none",
-                markersize=4)
-        groups.setdefault(group, []).append(x)
-    for found in groups.values():
-        ax.text(0.5 * (min(found) + max(found)), y + 0.03 * (high - low), "exact", fontsize=6,
-                ha="center", va="bottom")
-    ax.set_ylim(low, high + 0.14 * (high - low))
-
-
 def measured(unit, mid, low, high, n=ENOUGH):
     """A median of n differences with its interval in words, or their range where they are too few
     for one, without digits below a hundredth."""
@@ -171,6 +146,12 @@ def norm_axis(found):
     return None
 
 
+def are_apart(axes):
+    """Whether sources are panels: several distributions, a median over which says nothing."""
+    names = {*map(str, axes.get("source", ()))}
+    return len(names) > 1 and all(name.startswith("dist:") for name in names)
+
+
 def split(axes):
     """(horizontal axis or None, axis of the series or None, axes of the panels, axes of which each
     tensor has the values of all: those but one where a pair of values of that one is compared)."""
@@ -182,7 +163,7 @@ def split(axes):
     if pair and not {*pair} <= {*found.get(series, ())}:
         chosen = next((name for name, values in found.items() if {*pair} <= {*values}), series)
         return None, chosen, [], [name for name in found if name != chosen]
-    return x, series, [name for name in others if name != series], []
+    return x, series, ["source"] * are_apart(axes) + [o for o in others if o != series], []
 
 
 def units(cells, axes, rows, results):
@@ -499,16 +480,16 @@ class Cells:
 
     def reasons(self):
         """Why cells have no values, in words."""
-        found = {}
-        for i in np.flatnonzero(self.open & (self.cells["status"] != "ok")):
-            key = str(self.cells["status"][i]), str(self.cells["reason"][i])
-            found[key] = found.get(key, 0) + 1
+        found = Counter((str(self.cells["status"][i]), str(self.cells["reason"][i]))
+                        for i in np.flatnonzero(self.open & (self.cells["status"] != "ok")))
         return alike.named([f"{n} {status}" + f" ({reason})" * bool(reason)
                             for (status, reason), n in found.items()])
 
     def tensors(self):
-        """In words: how many there are, as `units` counts them."""
-        n = len({*self.units.values()})
+        """In words: how many a panel has at most, as `units` counts them."""
+        units = {*self.units.values()}
+        apart = are_apart({"source": [unit[0] for unit in units]})
+        n = max(Counter(unit[0] if apart else "" for unit in units).values(), default=0)
         return f"{n} tensor{'s' * (n != 1)}"
 
     def seeds(self):

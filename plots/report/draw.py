@@ -124,8 +124,10 @@ def plot(c, args):
         if len(set(pair)) != 2 or len(pair) != 2 or \
                 not any({*pair} <= {*values} for values in there.values()):
             of = "; or of ".join(f"{axis}: {', '.join(values)}" for axis, values in there.items())
+            none = "an axis of cells that do not train; the file has none (of a suite that " \
+                "trains, `contrast: {variant: {pairs: [[B, A]]}}` says the pairs)"
             common.fail(f"--pair '{args.pair}': expected two different values of "
-                        + (of or "an axis; the file has none with two values"), 2)
+                        + (of or none), 2)
         cells.pair = pair
     for figure in [f for f in (PAIRED if args.pair else LISTED) if args.what in (None, f.NAME)]:
         common.progress(figure.NAME)

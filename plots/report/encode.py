@@ -1,7 +1,11 @@
 """encode.py - Says how a format looks: its map is its colour, its norm its marker, in every
-figure."""
-import common
+figure; draws bars and exact values."""
+import math
 
+import common
+import numpy as np
+
+EXACT = 20 * 23 * math.log10(2)  # dB of an error of one unit in the last place of a float32
 NORMS = {"block": "o", "tensor": "s", "row": "^", "col": "v", "rank1": "D"}
 
 
@@ -123,3 +127,29 @@ def looks(quantizers):
         marker = NORMS.get(norms[label], "X") if by_norm and norms[label] else look["marker"]
         wanted[label] = dict(look, marker=marker)
     return differ(wanted)
+
+
+def bars(low, mid, high):
+    """(middle, lengths of the two bars) for drawing: an end among exact values has no bar, nor one
+    that is infinite; a middle that is has no point."""
+    low, mid, high = (np.asarray(x, dtype=float) for x in (low, mid, high))
+    mid = np.where(np.isfinite(mid), mid, np.nan)
+    return mid, [np.where(np.isfinite(low), mid - low, 0.0),
+                 np.where((high < EXACT) & np.isfinite(high), high - mid, 0.0)]
+
+
+def mark_exact(ax, points):
+    """Marks values that are exact above all others: points [(x, group, look)], each in its look,
+    with the word above each group."""
+    if not points:
+        return
+    low, high = ax.get_ylim()
+    y, groups = high + 0.04 * (high - low), {}
+    for x, group, style in points:
+        ax.plot([x], [y], color=style["color"], marker=style["marker"], linestyle="none",
+                markersize=4)
+        groups.setdefault(group, []).append(x)
+    for found in groups.values():
+        ax.text(0.5 * (min(found) + max(found)), y + 0.03 * (high - low), "exact", fontsize=6,
+                ha="center", va="bottom")
+    ax.set_ylim(low, high + 0.14 * (high - low))

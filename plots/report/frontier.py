@@ -4,7 +4,8 @@ import campaign
 import common
 import encode
 import numpy as np
-from cells import BLOCKS, Cells, bars, has_median, interval, mark_exact
+from cells import BLOCKS, Cells, has_median, interval
+from encode import bars, mark_exact
 
 NAME, MENU = "frontier", "Bits"
 

@@ -9,7 +9,8 @@ import alike
 import campaign
 import common
 import numpy as np
-from cells import BLOCKS, Cells, bars, has_median, interval, is_block, mark_exact, others, ties_told
+from cells import BLOCKS, Cells, has_median, interval, is_block, others, ties_told
+from encode import bars, mark_exact
 
 NAME, MENU = "points", "Values"
 UPRIGHT, MOST = 12, 48  # names on the horizontal axis: more stand upright; so many are shown

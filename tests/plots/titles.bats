@@ -112,6 +112,27 @@ EOF
     [ "$(json_value 'd["name"]' plot "$DIR/trace.h5" --pair lin,dyn -o "$DIR/x.png")" = points ]
 }
 
+@test "distributions are panels of their own; a suite that trains has no --pair" {
+    cd "$DIR"
+    printf '%s\n' 'variant: adamw4_ao' 'exp_avg.map: [nf4, "intm:4s"]' \
+        'exp_avg.norm: ["block:64", "block:256"]' 'source: ["dist:gauss", "dist:student:3"]' \
+        'coupling: oneshot' 'slot: exp_avg' 'n: 4096' 'seed: 1..6' >dist.yaml
+    "$QUALM" run -q dist.yaml -o dist.h5 >/dev/null
+    run -0 "$QUALM" plot dist.h5 --what points -o dist.svg
+    [[ $output == *"on 6 of 6 tensors"* ]]
+    for words in "exp_avg, dist:gauss: SQNR" "exp_avg, dist:student:3: SQNR" \
+        "the median over at most 6 tensors"; do
+        grep -q "$words" dist.svg
+    done
+    fails_with 2 "expected two different values of exp_avg.map" plot dist.h5 \
+        --pair dist:gauss,dist:student:3
+    printf '%s\n' 'protocol: paired' 'variant: [adamw4_ao, adamw8_ao, adamw_f32]' \
+        'source: "problem:nqm:n=64"' 'coupling: closed' 'seed: 1..2' 'steps: 5' >trains.yaml
+    "$QUALM" run -q trains.yaml -o trains.h5 >/dev/null
+    fails_with 2 "an axis of cells that do not train; the file has none" plot trains.h5 \
+        --pair adamw4_ao,adamw8_ao
+}
+
 @test "plot refuses a missing folder and what is no file; a link stays, its target is replaced" {
     suite link 'variant: "adamw4_ao,min_numel=0,whole_blocks=0"' 'exp_avg.map: [dyn, nf4]' \
         'source: "dist:gauss"' 'coupling: oneshot' 'n: 512' 'slot: exp_avg'

@@ -133,6 +133,16 @@ one=4097/planted/default/t1/forced
     [ "$(json_value 'len(d)' check --list-cases)" = "${#lines[@]}" ]
 }
 
+@test "factors beyond order 256 are drawn; a case that is judged with a smaller order says so" {
+    "$QUALM" check --list-cases shampoo4_adamw >"$BATS_TEST_TMPDIR/cases"
+    [ "$(grep -cE "^([1-4]x(2[5-9]|3[0-9])[0-9]|(2[5-9]|3[0-9])[0-9]x[1-4])/.*max_order=320" "$BATS_TEST_TMPDIR/cases")" \
+        -ge 1 ]
+    run -0 "$QUALM" check shampoo4_adamw --case 200x200/normal/max_order=1200/t1/forced
+    [[ $output == *"the case is judged with max_order=16, not 1200, for a judge's time"* ]]
+    run -0 "$QUALM" check shampoo4_adamw --case 9x9/normal/max_order=1200/t1/forced
+    [[ $output != *"the case is judged with"* ]]
+}
+
 @test "--json: stdout is JSON alone" {
     json_on_stdout check adamw4_ao --case "$one" --json
 }

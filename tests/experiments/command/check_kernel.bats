@@ -249,7 +249,7 @@ C
     [[ $output == *"refused by shape"*"--allow-refused permits 0"*"it returned 5"* ]]
     kernel k.c "return 5;"
     run -1 "$QUALM" check --no-shrink --kernel k.c -q --case "$one"
-    [[ $output == *"it returned 5"* && $output == *": FAILED: 1 case refused that the template"* ]]
+    [[ $output == *"it returned 5"* && $output == *": FAILED: 1 case refused that the variant"* ]]
     run -77 "$QUALM" check --no-shrink --kernel k.c -q --case "$one" --allow-refused 1
     [[ $output == *"nothing judged"* ]]
     kernel k.c "if (a->t > 1) return 1; p[0] += 1;" # wrong first, and refused then

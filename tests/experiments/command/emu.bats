@@ -230,7 +230,7 @@ assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], sa
     sed 's/!m || !v)/!m || !v || a->n > 1 << 24)/' mine.c > refuses.c
     ! cmp -s mine.c refuses.c || return 1
     run -1 "$QUALM" check --no-shrink --kernel refuses.c --case 33554433/far -q
-    [[ $output == *"refused that the template takes"*"refuses 2^25 + 1 elements, and takes "* ]]
+    [[ $output == *"refused that the variant takes"*"refuses 2^25 + 1 elements, and takes "* ]]
     run -77 "$QUALM" check --kernel refuses.c --case 33554433/far -q --allow-refused 1
     sed '/size_t bytes = /i\    if (a->n > (1u << 31) - 1)\n        return 2;' \
         "$ROOT/tests/emu/grid_stride.cu" > refuses.cu

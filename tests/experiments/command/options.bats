@@ -31,5 +31,11 @@ load ../../support/cli_common
         fails_with 2 "--allow-refused is '$number'" check --kernel k.c --allow-refused "$number"
         fails_with 2 "--intervals is '$number'" prove bisect --map nf4 --intervals "$number"
         fails_with 2 "--threads is '$number'" run smoke --threads "$number"
+        for command in "check adamw4_ao" "shrink --kernel k.c" "analyze a.h5" mutate gen \
+            "state make"; do
+            # shellcheck disable=SC2086
+            fails_with 2 "--seed is '$number', expected a whole number from" \
+                $command --seed "$number"
+        done
     done
 }
