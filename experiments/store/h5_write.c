@@ -9,7 +9,7 @@
 enum {
     PACK_FROM = 64 << 10,   /* bytes: larger datasets are compressed */
     CHUNK_GOAL = 256 << 10, /* bytes of a chunk, approximately */
-    PLAIN_FROM = 4 << 20,   /* bytes: larger tables are not compressed, for reads of one column */
+    PLAIN_FROM = 16 << 20,  /* bytes: larger tables are not compressed, for reads of one column */
     DEFLATE = 4,            /* compression level */
     ATTRIBUTE_MOST = 60 << 10, /* bytes; HDF5's limit of 64 KB includes the description */
     LONG_TEXT = 32 << 10,      /* bytes: longer texts are datasets */
