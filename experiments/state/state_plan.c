@@ -283,10 +283,8 @@ static int rule_has(const struct qm_rule *rule, const char *name)
 int64_t qm_state_steps(const struct qm_state_tensor *t, const struct qm_rule *rule)
 {
     int kept = rule->n_slots == 0;
-    for (int i = 0; i < rule->n_slots; i++) {
-        const struct qm_state_slot *slot = find_slot(t, rule->slot[i]);
-        kept |= slot && qm_shape_numel(&slot->shape) > 0;
-    }
+    for (int i = 0; i < rule->n_slots; i++)
+        kept |= find_slot(t, rule->slot[i]) != NULL;
     return kept ? t->step : 0;
 }
 
