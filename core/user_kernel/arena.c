@@ -30,11 +30,13 @@ int qm_arena_add(struct qm_arena *a, uint64_t bytes, uint64_t room, int is_const
 
 static unsigned char poison_at(const struct qm_arena *a, int i, uint64_t offset)
 {
-    uint32_t word =
-        a->array[i].poison == QM_POISON_CODES ? 0xffffffffu : (uint32_t)a->array[i].poison;
-    if (a->at_start && a->array[i].poison != QM_POISON_CODES)
-        word = a->array[i].poison == QM_POISON_F32 ? 0x7f7fffffu : 0x7f7f7f7fu;
-    return (unsigned char)(word >> 8 * (offset % 4)); /* arrays start at multiples of 64 */
+    enum qm_poison poison = a->array[i].poison;
+    uint32_t word = poison == QM_POISON_CODES ? 0xffffffffu : (uint32_t)poison;
+    uint32_t finite = poison == QM_POISON_CODES ? 0x7e7e7e7eu
+                      : poison == QM_POISON_16  ? 0x7b7bfb7bu
+                      : offset / 4 % 2          ? 0x7f7fffffu
+                                                : 0xff7fffffu;
+    return (unsigned char)((a->at_start ? finite : word) >> 8 * (offset % 4));
 }
 
 /* Writes poison into bytes [k, end) of the arena where check is 0; returns the offset of the first

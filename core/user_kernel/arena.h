@@ -24,9 +24,10 @@ struct qm_arena_view {
     } part[QM_ARENA_PARTS];
 };
 
-/* The values around arrays, which a kernel that reads past an end takes for data: the largest
- * codes; NaN, of float32 and of 16 bits, or, where arrays start at their first page, the largest
- * float32 and bfloat16: fmaxf drops a NaN. */
+/* The values around arrays, which a kernel that reads past an end takes for data: the largest code
+ * and NaN, of float32 and of 16 bits.  Where arrays start at their first page they are finite, for
+ * fmaxf drops a NaN and a search stops at one: float32's largest and least in turns, numbers near
+ * 2^120 of both signs that are 61280 in float16, and the byte 0x7e, which is 448 in e4m3. */
 enum qm_poison { QM_POISON_CODES = 0xff, QM_POISON_F32 = 0x7fe5a5a5, QM_POISON_16 = 0x7fe57fe5 };
 
 struct qm_arena {

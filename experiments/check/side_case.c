@@ -214,6 +214,26 @@ static int long_factor(const struct qm_domain *d, struct qm_domain_source *s, in
     return 1;
 }
 
+/* More than 2^16 rows or columns beside one or two of the others, of a rule that projects matrices
+ * and scales each channel by itself; projected to rank 1, for its cost. */
+static int many_channels(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                         struct qm_case *c)
+{
+    enum { STEPS = 3 };
+    if (i % 40 != 31 || !qm_domain_is_projected(d))
+        return 0;
+    struct qm_case to = {.kind = qm_domain_one_in(s, 2) ? QM_CLASS_normal : QM_CLASS_unit,
+                         .t = 1 + qm_domain_below(s, STEPS),
+                         .forced = 1};
+    int64_t length = beyond_16_bits(s);
+    to.shape = matrix(length, 1 + qm_domain_below(s, 2), (int)(i / 40 % 2));
+    qm_domain_put(d, QM_HYPER_rank, 1.0, &to);
+    if (!qm_domain_takes(d, &to))
+        return 0;
+    *c = to;
+    return 1;
+}
+
 /* Where a rule or its formats treat rows and columns apart: of ten cases seven have equal sides and
  * three are long. */
 static int by_sides(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
@@ -312,6 +332,7 @@ static int thin_matrix(const struct qm_domain *d, struct qm_domain_source *s, in
 int qm_side_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                  struct qm_case *c)
 {
-    return long_factor(d, s, i, c) || round_sides(d, s, i, c) || by_sides(d, s, i, c) ||
-           thin_matrix(d, s, i, c) || rows_of_blocks(d, s, i, c) || large_matrix(d, s, i, c);
+    return long_factor(d, s, i, c) || many_channels(d, s, i, c) || round_sides(d, s, i, c) ||
+           by_sides(d, s, i, c) || thin_matrix(d, s, i, c) || rows_of_blocks(d, s, i, c) ||
+           large_matrix(d, s, i, c);
 }
