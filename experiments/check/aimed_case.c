@@ -515,7 +515,7 @@ static int graded_roots(const struct qm_domain *d, struct qm_domain_source *s, i
 
 /* Factors of Muon with a shorter side beyond 16, in tiles of which the last is not whole, and with
  * rows beyond 256: products are computed in blocks there.  One of eight has both sides beyond 256,
- * and more than 2^16 elements. */
+ * mostly by a quarter: what a second tile of 256 does wrongly shows little in a row of it. */
 static int blocked_factor(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                           struct qm_case *c)
 {
@@ -527,6 +527,7 @@ static int blocked_factor(const struct qm_domain *d, struct qm_domain_source *s,
         .shape = {2, {0}}, .kind = QM_CLASS_normal, .t = 1 + qm_domain_below(s, 30), .forced = 1};
     int is_tall = qm_domain_one_in(s, 2);
     int64_t edge = edges[i / 20 % EDGES];
+    edge += edge == 257 && !qm_domain_one_in(s, 4) ? 64 : 0;
     to.shape.dim[is_tall] = edge;
     to.shape.dim[!is_tall] = edge + qm_domain_below(s, edge > WIDE - BOTH ? BOTH : WIDE);
     if (!qm_domain_takes(d, &to))

@@ -143,7 +143,8 @@ static json_t *left_out(const struct qm_domain *d)
         json_array_append_new(out,
                               json_pack("{s:s, s:s}", "coordinate", "size above 4096", "reason",
                                         "the reference works in quadratic time; larger "
-                                        "tensors are long and thin, or vectors"));
+                                        "tensors are long and thin, vectors, or a few matrices "
+                                        "of some hundred rows and columns"));
     return out;
 }
 

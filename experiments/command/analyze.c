@@ -467,7 +467,9 @@ static qm_status none_analyzed(const struct qm_rows *rows, int matched)
         used += (size_t)snprintf(text + used, sizeof text - used, "%s%s (%lld)", n > 1 ? "; " : "",
                                  reason[n - 1], (long long)same);
     }
-    return qm_fail(QM_NO_MATCH, "none of %d tensors could be analyzed: %s", matched, text);
+    return qm_fail(QM_NO_MATCH,
+                   "none of %d tensors could be analyzed (how often, by tensor and variant): %s",
+                   matched, text);
 }
 
 static qm_status analyze(struct options *o, int argc, char **argv)

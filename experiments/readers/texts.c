@@ -50,10 +50,30 @@ int qm_texts_text(struct qm_file *f, const char *path, const char *name, char *o
     return (int)length;
 }
 
+/* Hyper-parameter `name` of parameter "/NAME" that `qualm import` wrote, in the text "hyper" of all
+ * of them, which is parsed once; NULL: there is none. */
+static const json_t *imported(struct qm_file *f, const char *path, const char *name)
+{
+    static const char key[] = "hyper, parsed"; /* no text, so that no attribute has this name */
+    const char *format = json_string_value(json_object_get(f->own, "format"));
+    if (!format || strcmp(format, "qualm-import") != 0 || path[0] != '/')
+        return NULL;
+    if (!json_object_get(f->own, key)) {
+        const char *text = json_string_value(json_object_get(f->own, "hyper"));
+        json_t *parsed = text ? json_loads(text, 0, NULL) : NULL;
+        json_object_set_new(f->own, key, parsed ? parsed : json_object());
+    }
+    return json_object_get(json_object_get(json_object_get(f->own, key), path + 1), name);
+}
+
 /* A text that is one finite number and nothing else. */
 int qm_texts_number(struct qm_file *f, const char *path, const char *name, double *out, int max)
 {
-    const json_t *value = attribute(f, path, name);
+    const json_t *value = attribute(f, path, name), *number = imported(f, path, name);
+    if (!value && json_is_number(number) && max > 0) {
+        out[0] = json_number_value(number);
+        return 1;
+    }
     char *end = NULL;
     double x = value ? strtod(json_string_value(value), &end) : 0.0;
     if (!value || end == json_string_value(value) || *end || !isfinite(x))

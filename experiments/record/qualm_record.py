@@ -118,8 +118,9 @@ class Recorder:
                     None)
         self.kind = o["name"] or kind
         if not self.kind:
-            raise Refused("the rule of %s is not known; add name=\"adamw\", \"adam\", \"lion\" or "
-                          "\"sgdm\" to Recorder(...)" % type(optimizer).__name__)
+            raise Refused("the rule of %s is not known; name=\"adamw\", \"adam\", \"lion\" or "
+                          "\"sgdm\" in Recorder(...) has the recording measured as of that rule"
+                          % type(optimizer).__name__)
         self.run = o["run"] or os.path.basename(path).split(".")[0] or "run"
         if "/" in self.run:
             raise Refused("run=%r: a name without '/'" % self.run)

@@ -28,6 +28,8 @@ qm_status qm_loaded_suite_find(const char *word, char *path, size_t size)
 {
     QM_TRY(qm_path_check(word));
     snprintf(path, size, "%s", word);
+    if (access(path, F_OK) != 0 && strchr(word, '/') && *word != '/')
+        qm_shipped(word, path, size);
     if (access(path, F_OK) == 0 || strchr(word, '/'))
         return QM_OK; /* reading it reports what is wrong */
     size_t n = strlen(word);

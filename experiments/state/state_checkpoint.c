@@ -53,6 +53,14 @@ static const char *adafactor_of(const struct checkpoint *c, const char *name)
     return NULL;
 }
 
+/* Whether this is a parameter of an SGD that has no momentum, and so no states. */
+static int is_plain_sgd(const struct checkpoint *c, const char *name)
+{
+    double momentum, dampening;
+    return option(c, name, "momentum", &momentum) && momentum == 0.0 &&
+           option(c, name, "dampening", &dampening);
+}
+
 /* The float32 recipe whose states these are; NULL: the file does not say. */
 static const char *variant_of(const struct checkpoint *c, const char *name)
 {
@@ -61,7 +69,8 @@ static const char *variant_of(const struct checkpoint *c, const char *name)
     if (adafactor_of(c, name))
         return adafactor_of(c, name);
     if (!option(c, name, "betas", &x) && !option(c, name, "beta1", &x)) {
-        if (has(c, name, "momentum_buffer") && option(c, name, "dampening", &x))
+        if ((has(c, name, "momentum_buffer") && option(c, name, "dampening", &x)) ||
+            is_plain_sgd(c, name))
             return "sgdm_f32";
         if (has(c, name, "sum") && option(c, name, "lr_decay", &x))
             return "adagrad_f32";
@@ -98,6 +107,14 @@ static double epsilon_of(enum qm_dtype dtype)
                                    : 0x1p-23;
 }
 
+/* Whether a rule of Adam's kin decays the parameter beside its gradient. */
+static int decays_apart(const struct qm_recipe *r)
+{
+    const char *family = r->rule->family;
+    return strcmp(family, "adam") != 0 && strcmp(family, "nadam") != 0 &&
+           strcmp(family, "radam") != 0;
+}
+
 /* Sets the recipe's hyper-parameters from the group; what the rule has not must be off.  param: the
  * parameter's entry. */
 static qm_status read_hyper(const struct checkpoint *c, const char *name, int param,
@@ -129,11 +146,17 @@ static qm_status read_hyper(const struct checkpoint *c, const char *name, int pa
     static const char *const off[] = {"lr_decay", "nesterov",  "maximize", "amsgrad",
                                       "centered", "dampening", "momentum"};
     char text[40];
-    double x;
+    double x, decay;
     for (size_t i = 0; i < sizeof off / sizeof *off; i++)
         if (option(c, name, off[i], &x) && x != 0.0 && !qm_rule_reads(r->rule, off[i]))
             return qm_fail(QM_BAD_FILE, "%s: '%s': %s is %g, which %s does not know", c->path, name,
                            off[i], x, r->base->name);
+    int says = option(c, name, "decoupled_weight_decay", &x);
+    option(c, name, "weight_decay", &decay);
+    if (says && decay != 0.0 && decays_apart(r) != (x != 0.0))
+        return qm_fail(QM_BAD_FILE, "%s: '%s': weight_decay is %s, in %s %s", c->path, name,
+                       x != 0.0 ? "decoupled" : "an L2 term", r->base->name,
+                       x != 0.0 ? "an L2 term" : "decoupled");
     for (size_t i = 0; i < sizeof set / sizeof *set; i++) {
         if (!qm_rule_reads(r->rule, set[i].key) || !option(c, name, set[i].option, &x))
             continue;
@@ -211,13 +234,11 @@ static qm_status read_step(struct checkpoint *c, const char *name, const struct 
     return QM_OK;
 }
 
-/* Whether RMSprop neither reads nor writes a slot, which the file then lacks. */
+/* Whether RMSprop or SGD has no use for a slot, which the file then lacks. */
 static int is_unused(const struct qm_recipe *r, const char *slot)
 {
-    return (strcmp(slot, "grad_avg") == 0 && qm_rule_reads(r->rule, "centered") &&
-            !r->hyper.centered) ||
-           (strcmp(slot, "momentum_buffer") == 0 && qm_rule_reads(r->rule, "centered") &&
-            r->hyper.momentum == 0.0);
+    return (strcmp(slot, "grad_avg") == 0 && !r->hyper.centered) ||
+           (strcmp(slot, "momentum_buffer") == 0 && r->hyper.momentum == 0.0);
 }
 
 static qm_status zeros(const struct checkpoint *c, struct qm_state_slot *slot)
@@ -360,15 +381,24 @@ static qm_status check_rest(const struct checkpoint *c, const struct qm_state *s
                        s->n ? s->tensor[0].recipe : "a recipe", name);
     }
     if (others)
-        QM_TRY(say_of_file(c, "left out: %d tensors that no optimizer trains", others));
+        QM_TRY(
+            say_of_file(c, "left out: %d tensors that no optimizer trains by these names", others));
     if (stateless)
         QM_TRY(say_of_file(c, "left out: %lld parameters that were never updated",
                            (long long)stateless));
     return QM_OK;
 }
 
+/* Why a parameter has a number in the place of a name: what the file says of what it left out. */
+static int unjoined(const struct checkpoint *c, const char *name, char *why, size_t size)
+{
+    *why = '\0';
+    return strspn(name, "0123456789") == strlen(name) && qm_file_left_out(c->f, why, size);
+}
+
 static qm_status read_all(struct checkpoint *c, struct qm_state *out)
 {
+    char why[QM_FILE_REMARK];
     struct qm_name_index met = {NULL, 0, 0};
     qm_status st = QM_OK;
     int64_t stateless = 0;
@@ -391,12 +421,10 @@ static qm_status read_all(struct checkpoint *c, struct qm_state *out)
             st = qm_fail(QM_BAD_FILE,
                          "%s: '%s' has states but no parameter: a state needs the model's "
                          "state_dict() beside the optimizer's, of which the file tells whose "
-                         "states are whose%s",
-                         c->path, name,
-                         strspn(name, "0123456789") == strlen(name)
-                             ? " (here no name was joined: the note 'left out' says why)"
-                             : "");
-        else if (st == QM_OK && states == 0)
+                         "states are whose%s%s",
+                         c->path, name, unjoined(c, name, why, sizeof why) ? "; left out: " : "",
+                         why);
+        else if (st == QM_OK && states == 0 && !is_plain_sgd(c, name))
             stateless++;
         else if (st == QM_OK)
             st = read_parameter(c, name, param, out);

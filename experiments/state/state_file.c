@@ -162,9 +162,12 @@ static qm_status kind_check(const struct source *f)
             return st;
         int same = st == QM_OK && strcmp(text, want[i]) == 0;
         if (!same)
-            st = qm_fail(QM_BAD_FILE, "%s: %s is '%.24s', expected '%s'; not a state file%s",
-                         f->path, key[i], text ? text : "missing", want[i],
-                         i ? " that this program knows" : "");
+            st = text ? qm_fail(QM_BAD_FILE, "%s: %s is '%.24s', expected '%s'; not a state file%s",
+                                f->path, key[i], text, want[i], i ? " that this program knows" : "")
+                      : qm_fail(QM_BAD_FILE,
+                                "%s: has no %s, expected '%s'; not a state file, nor a checkpoint "
+                                "of PyTorch",
+                                f->path, key[i], want[i]);
         free(text);
         if (!same)
             return st;
@@ -342,6 +345,11 @@ qm_status qm_state_read_as(const char *path, const char *as, qm_state_note *note
         st = f.flat && !f.index ? qm_state_from_checkpoint(f.flat, path, as, note, context, &s)
                                 : read_all(&f, &s);
     int is_state = f.h5 || f.index;
+    if (st == QM_OK && is_state && as)
+        st = qm_fail(QM_BAD_ARG,
+                     "%s: is a state file, which names its recipes itself; --as is for "
+                     "checkpoints of PyTorch",
+                     path);
     if (st == QM_OK && is_state)
         st = said_read(&f, "joined", "", &s.joined);
     if (st == QM_OK && is_state)

@@ -1,5 +1,6 @@
 /* state_plan.c - Copies states between plans and files, and converts where the formats differ. */
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -200,10 +201,27 @@ static qm_status slot_copy(const struct qm_state_slot *slot, const struct qm_cod
     return st;
 }
 
+/* Says which of the n numbers of slot i a format cannot hold. */
+static void say_unfit(const struct note_sink *to, const struct qm_rule *rule, int i,
+                      const struct qm_codec *w, const float *x, int64_t n)
+{
+    int64_t odd = 0, below = 0;
+    for (int64_t k = 0; k < n; k++) {
+        odd += !isfinite(x[k]);
+        below += x[k] < 0.0f;
+    }
+    if (odd > 0 && w->q.bits)
+        say(to, "%s: has %lld numbers that are not finite; what shares a scale with them is lost",
+            rule->slot[i], (long long)odd);
+    if (below > 0 && w->q.bits && !rule->slot_sign[i])
+        say(to, "%s: has %lld numbers below 0, where such a state has none", rule->slot[i],
+            (long long)below);
+}
+
 /* Decodes a stored slot with codec c and encodes it with codec w into slot i of the plan. */
 static qm_status slot_convert(const struct qm_state_slot *slot, const struct qm_codec *c,
                               const struct qm_codec *w, const struct qm_draws *draws,
-                              const struct qm_state_plan *p, int i)
+                              const struct qm_state_plan *p, int i, const struct note_sink *to)
 {
     int64_t n = qm_shape_numel(&slot->shape),
             count = w->q.bits ? qm_scale_count(w, &slot->shape) : 0;
@@ -216,6 +234,8 @@ static qm_status slot_convert(const struct qm_state_slot *slot, const struct qm_
     } else if (st == QM_OK && n > 0) {
         memcpy(x, slot->scales.data, sizeof(float) * (size_t)n);
     }
+    if (st == QM_OK)
+        say_unfit(to, p->recipe->rule, i, w, x, n);
     if (st == QM_OK && w->q.bits)
         st = qm_encode(w, &slot->shape, x, draws, codes, scales);
     if (st == QM_OK)
@@ -261,7 +281,7 @@ static qm_status slot_give(const struct qm_state_tensor *t, const struct qm_stat
                                          i == 0   ? QM_ROLE_slot0
                                          : i == 1 ? QM_ROLE_slot1
                                                   : QM_ROLE_spare);
-    return slot_convert(from, &c, &w, &draws, p, i);
+    return slot_convert(from, &c, &w, &draws, p, i, to);
 }
 
 static const struct qm_state_slot *find_slot(const struct qm_state_tensor *t, const char *name)

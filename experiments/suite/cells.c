@@ -376,9 +376,9 @@ static qm_status check_update(struct qm_cell *c, const struct qm_rule *rule,
     if (rule->n_slots == 2 && r->unknown)
         return skip(
             c,
-            "the file does not say %s, which the next update needs: a checkpoint does (.pt, "
-            "or folders of shards with their optimizer), arrays do not; `qualm analyze` "
-            "without --recipe measures states without it",
+            "the file does not say %s, which the next update needs: a checkpoint does, and "
+            "its `qualm import` as .h5 or .safetensors, not arrays; `qualm analyze` without "
+            "--recipe measures states without it",
             r->unknown);
     return QM_OK;
 }

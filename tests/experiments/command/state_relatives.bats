@@ -126,3 +126,58 @@ P
     fails_with 4 "(a parameter with momentum: exp_avg, state1 or momentum_buffer), of which" \
         analyze rms_none.pt --recipe rmsprop8_bnb
 }
+
+@test "SGD without momentum is no parameter that was never updated; decays that differ are refused" {
+    cat >more.py <<'P'
+import sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+from torch_pickle import Tensor, write
+x = {k: np.full(4, k + 1, "f4") for k in range(6)}
+x[4][1], x[5][2] = np.nan, -1
+t = {k: Tensor(k, v) for k, v in x.items()}
+sgd = {"lr": 0.5, "dampening": 0, "nesterov": False, "weight_decay": 0}
+write("mixed.pt", {"model": {"w": t[0], "v": t[1]}, "optimizer": {
+    "state": {0: {"momentum_buffer": t[2]}},
+    "param_groups": [{"params": [0], "param_names": ["w"], "momentum": 0.5, **sgd},
+                     {"params": [1], "param_names": ["v"], "momentum": 0, **sgd}]}}, x)
+for name, decoupled in (("apart", True), ("l2", False)):
+    write(name + ".pt", {"model": {"w": t[0]}, "optimizer": {
+        "state": {0: {"step": 3, "exp_avg": t[2], "exp_avg_sq": t[3], "mu_product": 0.5}},
+        "param_groups": [{"params": [0], "param_names": ["w"], "lr": 0.5, "betas": (0.5, 0.75),
+                          "eps": 0.125, "weight_decay": 0.25, "momentum_decay": 0.004,
+                          "decoupled_weight_decay": decoupled, "maximize": False}]}}, x)
+write("odd.pt", {"model": {"w": t[0]}, "optimizer": {
+    "state": {0: {"step": 3, "exp_avg": t[4], "exp_avg_sq": t[5]}},
+    "param_groups": [{"params": [0], "param_names": ["w"], "lr": 0.5, "betas": (0.5, 0.75),
+                      "eps": 0.125, "weight_decay": 0, "amsgrad": False}]}}, x)
+write("numbers.pt", {"state": {0: {"step": 3, "exp_avg": t[2], "exp_avg_sq": t[3]}},
+                     "param_groups": [{"params": [0], "lr": 0.5, "betas": (0.5, 0.75),
+                                       "eps": 0.125, "weight_decay": 0, "amsgrad": False}]}, x)
+P
+    "$PYTHON" more.py "$ROOT/tests/support"
+    run -0 "$QUALM" state show mixed.pt
+    [[ $output != *"never updated"* && $output == *"sgdm_f32,lr=0.5,momentum=0"* ]]
+    [[ $output == *"momentum_buffer: not in the file, whose options leave it out: zeros (1 tensor)"* ]]
+    fails_with 3 "'w': weight_decay is decoupled, in nadam_f32 an L2 term" \
+        state show apart.pt --as nadam_f32
+    fails_with 3 "'w': weight_decay is an L2 term, in adamw_f32 decoupled" \
+        state show l2.pt --as adamw_f32
+    run -0 recipes l2.pt
+    [[ $output == *nadam_f32* ]]
+    fails_with 3 "whose states are whose; left out: names of the parameters" state show numbers.pt
+    run -0 "$QUALM" state convert odd.pt odd.h5 --recipe adamw4_ao,min_numel=0,whole_blocks=0
+    [[ $output == *"exp_avg: has 1 numbers that are not finite; what shares a scale with them is "* ]]
+    [[ $output == *"exp_avg_sq: has 1 numbers below 0, where such a state has none"* ]]
+    fails_with 2 "is a state file, which names its recipes itself" state show odd.h5 --as adamw_f32
+}
+
+@test "what import wrote as .safetensors has the hyper-parameters that the next update needs" {
+    "$QUALM" import -q "$ROOT/tests/experiments/readers/checkpoints/zip.pt" -o a.safetensors >/dev/null
+    "$QUALM" import -q "$ROOT/tests/experiments/readers/checkpoints/zip.pt" -o a.h5 >/dev/null
+    for ending in safetensors h5; do
+        json_value "sorted(r['sqnr'] for r in d['rows'])" analyze a.$ending \
+            --recipe adamw4_ao,min_numel=0,whole_blocks=0 >$ending
+    done
+    cmp safetensors h5
+}
