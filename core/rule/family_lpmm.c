@@ -117,7 +117,7 @@ static const struct qm_rule rules[] = {
      .slot = {"momentum_buffer"},
      .slot_sign = {1},
      .summary = "SGD with momentum as lpmm has it: PyTorch's, but a float32 buffer of one element "
-                "gathers none",
+                "is the gradient of each step",
      .source = "lpmm/optim/sgd.py _single_tensor_sgd4bit",
      .prepare = qm_sgdm_prepare,
      .mark_absent = single_buffer,

@@ -42,7 +42,9 @@ static const struct argp_option options[] = {
     {"quantizer", 'Q', "STRING", 0, "a quantizer; may be repeated, as may --variant", 0},
     {"recipe", 'R', "LIST", 0,
      "whole recipes instead: the error of the next update of recorded states, all slots quantized "
-     "and the recorded gradient applied",
+     "and the recorded gradient applied; of a checkpoint, which has no gradient, of the update "
+     "that "
+     "its averages make at its own step",
      0},
     {"slot", KEY_SLOT, "SLOT", 0,
      "slot of the variants, exp_avg or exp_avg_sq (default: what the tensor's name ends in)", 0},

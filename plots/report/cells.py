@@ -95,13 +95,15 @@ def denies(grid, first, best, said):
 
 
 def others(grids, k):
-    """What a title from panel k adds: in how many of the others that compare it is not so."""
+    """What a title from panel k adds: its distribution, where these are panels, and in how many of
+    the others that compare it is not so."""
     said = grids[k].said()
     there = [g for i, g in enumerate(grids) if i != k and g.said()]
     apart = [g for g in there if denies(g, *said)] if said else []
     turned = [g for g in apart if said[2] and sure(g.gains(*said[:2]) or {0: 0.0}) * said[2] < 0.0]
-    return f"; {'the reverse' if turned == apart else 'not so'} in {len(apart)} of {len(there)} " \
-        "other panels" if apart else ""
+    of = f" ({grids[k].source})" * bool(grids[k].source)
+    return of + (f"; {'the reverse' if turned == apart else 'not so'} in {len(apart)} of "
+                 f"{len(there)} other panels" if apart else "")
 
 
 def nearest(values):
@@ -533,6 +535,7 @@ class Cells:
                 for name, words in WHOLE if coupling == "update" else METRICS:
                     table = self.cells, self.axes, self.units, self.only
                     grid = Grid(table, self.metrics[name], keep, parts)
+                    grid.source = dict(zip(parts[2], values)).get("source", "")
                     if grid.value:
                         shown += 1
                         self.without += grid.without

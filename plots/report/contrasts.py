@@ -121,6 +121,12 @@ def panel(v, low, high):
     return fig
 
 
+def both_named(v):
+    """Of every row which value against which, and the problem."""
+    return [f"{label} against {other} on {problem}"
+            for label, other, problem in zip(v["label"], v["against"], v["problem"])]
+
+
 def draw(c, out):
     if not c.paired or "/protocol/contrasts" not in c.f:
         return
@@ -161,6 +167,7 @@ def draw(c, out):
     out.figure(NAME, panels, (first + campaign.lost_title(lost), MENU),
                others + ". " * bool(others) + unchanged(same)
                + f"At {c.verdict_rate()}: {forest.mean_over(v)} {forest.interval_told(v)}; "
-               f"to the right is worse. {forest.GAP}." + forest.judged_told(v) + forest.marks_told(v, forest.named(v), v["apart"])
+               f"to the right is worse. {forest.GAP}." + forest.judged_told(v)
+               + forest.marks_told(v, both_named(v), v["apart"])
                + twins_told(c, v) + forest.lost_told(lost) + c.left_told() + rest,
                forest.shapes(v)[:-1])
