@@ -10,11 +10,12 @@
 #define PAIRS "/against/pairs"
 
 /* The verdicts that are counted, in the order of the columns. */
-static const enum qm_decision shown[] = {QM_DECISION_better, QM_DECISION_worse,
+static const enum qm_decision shown[] = {QM_DECISION_better,     QM_DECISION_worse,
                                          QM_DECISION_equivalent, QM_DECISION_undecided,
-                                         QM_DECISION_few};
+                                         QM_DECISION_few,        QM_DECISION_plain};
 enum { SHOWN = sizeof shown / sizeof *shown };
-static const char *const keys[SHOWN] = {"better", "worse", "equivalent", "undecided", "too_few"};
+static const char *const keys[SHOWN] = {"better",    "worse",   "equivalent",
+                                        "undecided", "too_few", "not_quantized"};
 
 /* The verdicts of one label here and one archived variant at one lr_scale. */
 struct tally {

@@ -295,6 +295,43 @@ E
     [ "$output" = "4 4 [3] True" ]
 }
 
+@test "against an archive: intervals are of the instances' locations, as those of contrasts" {
+    cat >"$DIR/two.yaml" <<'Y'
+protocol: paired
+variant: ["adamw4_ao,min_numel=0,whole_blocks=0", "adamw8_ao,min_numel=0,whole_blocks=0", adamw8_bnb]
+source: ["problem:logreg:n=64,d=64", "problem:mlp:batch=4"]
+coupling: closed
+instance: 1..3
+seed: 1..4
+steps: 30
+Y
+    "$QUALM" run -q "$DIR/two.yaml" -o "$DIR/two.h5" >/dev/null
+    "$QUALM" report -q "$DIR/two.h5" --archive "$DIR/two_kept.h5" --no-figures -o "$DIR/no.html"
+    "$QUALM" report -q "$DIR/two.h5" --against "$DIR/two_kept.h5" --no-figures -o "$DIR/no.html" \
+        --markdown "$DIR/two.md" >/dev/null
+    cat >"$DIR/two.py" <<'E'
+import sys, h5py
+rows = [[x.strip(" `") for x in line.split("|")[1:-1]] for line in open(sys.argv[2]) if line[0] == "|"]
+n = 0
+for c in h5py.File(sys.argv[1])["/protocol/contrasts"]:
+    problem, label, other = (c[k].decode() for k in ("problem", "label", "against"))
+    found = [r for r in rows if r[:3] == [problem, label, other] and r[3] == "12"]
+    assert len(found) == 1, (problem, label, other, found)
+    plain = "adamw8_bnb" in (label, other)
+    assert ("not quantized" in found[0]) == plain == (c["verdict"] == b"not quantized"), found
+    for k, name in enumerate(("mean", "lo95", "hi95", "lo90", "hi90")):
+        assert abs(float(found[0][4 + k]) - c[name]) <= 1e-4 * abs(c[name]) + 1e-9, (name, found, c)
+        n += 1
+print(n)
+E
+    run -0 "$PYTHON" "$DIR/two.py" "$DIR/two.h5" "$DIR/two.md"
+    [ "$output" = 20 ]
+    run -0 json_value "{c['not_quantized'] for c in d['against_counts']['counts']
+        if c['label'] == 'adamw8_bnb'}" report "$DIR/two.h5" --against "$DIR/two_kept.h5" \
+        --no-figures -o "$DIR/no.html"
+    [ "$output" = "{2}" ]
+}
+
 @test "a file of nothing that a page shows is no page; steps and rates that differ are named" {
     "$QUALM" import -q experiments/data/gpt_austen.h5 -o "$DIR/plain.h5"
     fails_with 4 "plain.h5: holds nothing that a page shows" report "$DIR/plain.h5"
@@ -352,7 +389,7 @@ Y
     "$QUALM" report -q "$DIR/other.h5" --against "$DIR/paired.h5" --no-figures \
         -o "$DIR/again.html" >"$DIR/counts"
     grep -q "problems by verdict, at the archive's rates, which are not tuned" "$DIR/counts"
-    grep -Eq "^adamw8_ao +adamw4_ao( +[01]){6} +1 +adamw4_ao,.*min_numel=0" "$DIR/counts"
+    grep -Eq "^adamw8_ao +adamw4_ao( +[01]){7} +1 +adamw4_ao,.*min_numel=0" "$DIR/counts"
     grep -q "2 of 2 archived variants" "$DIR/counts"
     [ "$(grep -c '<td>adamw8_ao</td><td>adamw4_ao</td><td class="n">6</td>' "$DIR/other.html")" \
         -eq 1 ]
