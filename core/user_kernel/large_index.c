@@ -38,7 +38,7 @@ struct far {
     struct array array[ARRAYS];
     int n_arrays, is_emulated, is_filled; /* with ELSEWHERE */
     int64_t n, tail, block, residual_bytes, judged;
-    int windows;
+    int windows, is_row;           /* is_row: the shape is [1, n], for the rule takes no vectors */
     char name[32], small_name[32]; /* of the n elements: "2^25 + 1", and "2^16 + 1" */
 };
 
@@ -63,6 +63,11 @@ static size_t offset(const struct array *x, int64_t element)
 {
     return (size_t)(x->is_packed ? (element * x->bytes + 7) / 8
                                  : (element + x->per - 1) / x->per * x->bytes);
+}
+
+static struct qm_shape shape_of(int is_row, int64_t n)
+{
+    return is_row ? (struct qm_shape){2, {1, n}} : (struct qm_shape){1, {n}};
 }
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
@@ -175,7 +180,7 @@ static qm_status slot_fits(struct far *f, const struct qm_kernel_slot *s)
     int64_t block = block_of(s);
     if (s->n == 0)
         return QM_OK;
-    if (s->ndim != 1 || s->n != SMALL + f->tail || (s->bits && block == 0))
+    if (s->ndim != 1 + f->is_row || s->n != SMALL + f->tail || (s->bits && block == 0))
         return qm_fail(QM_SKIPPED, "%s has scales that need the whole tensor", s->name);
     while (s->bits && f->block % block != 0 && f->block < SMALL / 4)
         f->block *= 2;
@@ -209,7 +214,7 @@ static qm_status slot_add(struct far *f, int i)
     struct array scale = {"scale", from->name, .per = block, .bytes = 4 * scales, .is_float = 1};
     if (from->code_bytes == from->n)
         codes = (struct array){"code byte", from->name, .per = 1, .bytes = 1};
-    to->n = to->dim[0] = f->n;
+    to->n = to->dim[f->is_row] = f->n;
     QM_TRY(add(f, draws, from->draws, &to->draws));
     if (!from->bits)
         return add(f, values, from->values, &to->values);
@@ -242,7 +247,7 @@ static qm_status arrays_reserve(struct far *f)
     struct array rest = {"byte of the residual", "parameter", .per = 1, .bytes = f->residual_bytes};
     p.is_float = a->p_dtype == QM_KERNEL_F32;
     p.what = p.is_float ? "parameter" : "byte of the parameter";
-    a->n = a->dim[0] = f->n;
+    a->n = a->dim[f->is_row] = f->n;
     QM_TRY(add(f, p, f->small.p, &a->p));
     QM_TRY(add(f, g, f->small.g, &a->g));
     QM_TRY(add(f, draws, f->small.p_draws, &a->p_draws));
@@ -258,9 +263,12 @@ static qm_status arrays_reserve(struct far *f)
  * whole tensor, and where it has means, which depend on n, whether any parameters were updated. */
 enum match { EXACT, NORMS, MEANS };
 
-static enum match match_of(const struct qm_rule *rule)
+/* What a matrix is multiplied by depends on its sides, and its momentum does not. */
+static enum match match_of(const struct far *f, const struct qm_rule *rule, const struct array *x)
 {
-    return rule->elementwise ? EXACT : qm_rule_reads(rule, "clip") ? MEANS : NORMS;
+    return rule->elementwise || (f->is_row && x && *x->of) ? EXACT
+           : f->is_row || qm_rule_reads(rule, "clip")      ? MEANS
+                                                           : NORMS;
 }
 
 /* Whether two floats agree: to the bit, or within rounding where the rule has norms of the
@@ -411,7 +419,7 @@ static qm_status steps(const struct kernel *k, struct far *f, void *plan, const 
     const int64_t N = SMALL + f->tail;
     const char *doubt = NULL;
     int is_compared;
-    const struct qm_shape shape = {1, {N}};
+    const struct qm_shape shape = shape_of(f->is_row, N);
     const struct qm_kernel_args *small;
     float *all = calloc((size_t)(4 * N), sizeof *all), *values = all + 2 * N, *g = all + 3 * N;
     struct qm_tensor p = {all, qm_param_dtype(&r->param), shape}, tg = {all + N, r->grad, shape};
@@ -450,16 +458,23 @@ static qm_status steps(const struct kernel *k, struct far *f, void *plan, const 
         st = beyond_check(f, &f->array[i]);
     for (int i = 0; i < f->n_arrays; i++)
         for (int w = 0; w < f->windows && st == QM_OK && !f->array[i].is_const; w++)
-            st = compare(f, &f->array[i], w, match_of(r->rule), p.data);
+            st = compare(f, &f->array[i], w, match_of(f, r->rule, &f->array[i]), p.data);
     if (is_compared && st == QM_CHECK_FAILED && doubt)
         st = qm_fail(QM_SKIPPED, "%s", doubt);
     free(all);
     return st;
 }
 
+int qm_large_index_is_row(const struct qm_recipe *r)
+{
+    const struct qm_shape flat = shape_of(0, SMALL + 1), row = shape_of(1, SMALL + 1);
+    return qm_rule_takes(r->rule, &r->hyper, &flat) != QM_OK &&
+           qm_rule_takes(r->rule, &r->hyper, &row) == QM_OK;
+}
+
 int64_t qm_large_index_least(const struct qm_recipe *r)
 {
-    int64_t n = (int64_t)1 << 25;
+    int64_t n = (int64_t)1 << (qm_large_index_is_row(r) ? 24 : 25); /* a factor is slow */
     for (int i = 0; i < r->rule->n_slots; i++) /* which are slow: bits one by one, several scales */
         if (r->slot[i].bits &&
             (r->slot[i].norm == QM_NORM_rank1 || r->slot[i].norm == QM_NORM_rank1block))
@@ -475,7 +490,8 @@ qm_status qm_large_index(struct qm_kernel_file *k, const struct qm_recipe *recip
                          int64_t *judged)
 {
     struct qm_recipe codes = *recipe, *r = &codes; /* short blocks have codes too */
-    const struct qm_shape shape = {1, {SMALL + n % SMALL}};
+    const int is_row = qm_large_index_is_row(recipe);
+    const struct qm_shape shape = shape_of(is_row, SMALL + n % SMALL);
     struct kernel kernel;
     void *plan = NULL;
     struct far *f = calloc(1, sizeof *f);
@@ -485,12 +501,14 @@ qm_status qm_large_index(struct qm_kernel_file *k, const struct qm_recipe *recip
         r->min_numel[i] = r->whole_blocks[i] = 0;
     bind(k, &kernel);
     f->n = n;
+    f->is_row = is_row;
     f->residual_bytes = qm_param_residual(&r->param);
     f->tail = n % SMALL;
     snprintf(f->name, sizeof f->name, "2^%d + %d", ilogb((double)n), (int)f->tail);
     snprintf(f->small_name, sizeof f->small_name, "2^16 + %d", (int)f->tail);
     f->is_emulated = kernel.far_step != NULL;
-    f->is_filled = match_of(r->rule) != NORMS; /* norms of the small tensor are of its windows */
+    f->is_filled =
+        match_of(f, r->rule, NULL) != NORMS; /* norms of the small tensor are of its windows */
     f->windows = f->is_emulated ? MIDDLE : MIDDLE + 1;
     qm_kernel_file_use(k);
     qm_status st = !kernel.step ? qm_fail(QM_SKIPPED, "not tried on a GPU")

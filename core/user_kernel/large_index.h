@@ -11,8 +11,11 @@
 
 /* The elements with which an index of 16 bits overflows, of blocks of the recipe too, and a float32
  * count of elements or blocks is one too few: 2^25 + 1 (2^24 + 1 where the norm is rank1 or
- * rank1block), or 65536 of its largest blocks + 1. */
+ * rank1block, and of a matrix of one row), or 65536 of its largest blocks + 1. */
 int64_t qm_large_index_least(const struct qm_recipe *r);
+
+/* 1: the tensors are [1, n], for the rule takes no vectors (Muon). */
+int qm_large_index_is_row(const struct qm_recipe *r);
 
 /* Runs step 2 of a tensor of n = 2^k + 1 to 2^k + 7 elements, QM_FAR_N or fewer (on backend emu 2^k
  * + 7 alone).  What its first elements and those from the block before the last n - 2^k on become
@@ -21,7 +24,8 @@ int64_t qm_large_index_least(const struct qm_recipe *r);
  * ends of its arrays and their pages stay as they are.  Gradients, parameters and states of step 1
  * differ from element to element.  Every slot has codes, of short blocks too.  All other elements
  * are zeros, which nobody looks at, so that norms of the whole tensor agree, within rounding; where
- * the rule has means, which depend on n, only whether parameters were updated is looked at.
+ * the rule has means, which depend on n, only whether parameters were updated is looked at, as of
+ * Muon, whose momentum is compared to the bit.
  *
  * The arrays are address space.  On backend emu only the pages touched have memory, and of each
  * launch those blocks are run that work on the elements looked at (core/emu/emu_far.hpp; of at most

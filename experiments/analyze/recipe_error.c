@@ -190,12 +190,18 @@ qm_status qm_recipe_errors_measure(char *const *paths, int n_paths,
         st = measure(replay, rec, o->seed, m, e);
         done += rec->numel;
     }
-    if (st == QM_OK && e->n == 0)
+    if (st == QM_OK && e->n == 0 && qm_replay_count(replay) > 0)
         st = qm_fail(QM_NO_MATCH,
-                     "%s: no recorded state%s%s (a parameter with momentum: exp_avg, state1 or "
+                     "%s: no recorded state matches '%s'; the first of %d is '%s' (with --recipe a "
+                     "row is a parameter)",
+                     paths[0], o->filter ? o->filter : "", qm_replay_count(replay),
+                     qm_replay_at(replay, 0)->name);
+    else if (st == QM_OK && e->n == 0)
+        st = qm_fail(QM_NO_MATCH,
+                     "%s: no recorded state (a parameter with momentum: exp_avg, state1 or "
                      "momentum_buffer), of which a next update is measured; without --recipe all "
                      "states are measured",
-                     paths[0], o->filter ? " matches " : "", o->filter ? o->filter : "");
+                     paths[0]);
     qm_metrics_close(m);
     qm_replay_close(replay);
     return st;

@@ -37,7 +37,9 @@ qm_status qm_far_case_run(const struct qm_kernel_run *r, struct qm_kernel_file *
     struct qm_host_limits limits = r->o->limits;
     const struct qm_shape flat = {1, {QM_FAR_N}};
     int64_t judged;
-    if (qm_rule_takes(r->subject.recipe.rule, &r->subject.recipe.hyper, &flat) != QM_OK) {
+    int is_row = qm_large_index_is_row(&r->subject.recipe) && !qm_kernel_is_cuda(r->o->file);
+    if (!is_row &&
+        qm_rule_takes(r->subject.recipe.rule, &r->subject.recipe.hyper, &flat) != QM_OK) {
         snprintf(not_far, 400, "%.399s", qm_message());
         v->how = QM_CASE_unfit;
         tally->skipped++;

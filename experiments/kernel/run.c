@@ -382,6 +382,8 @@ static qm_status all_cases(struct qm_kernel_run *r, const struct qm_kernel_files
         snprintf(r->not_far, sizeof r->not_far, "%s",
                  is_emulated    ? "this check is not of all cases"
                  : r->o->on_gpu ? "not tried on a GPU; --backend emu does"
+                 : qm_large_index_is_row(&r->subject.recipe)
+                     ? "of one row: a check of all cases has 2^24 + 1"
                  : qm_rule_takes(r->subject.recipe.rule, &r->subject.recipe.hyper, &flat) != QM_OK
                      ? qm_message()
                      : "takes a minute; --case " QM_LARGE_INDEX_CASE);

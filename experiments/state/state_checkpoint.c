@@ -90,7 +90,7 @@ static const char *variant_of(const struct checkpoint *c, const char *name)
     if (!is_bnb && !option(c, name, "amsgrad", &amsgrad))
         return decoupled == 0.0 || decay == 0.0 ? "radam_f32" : NULL;
     if (!is_bnb && amsgrad != 0.0)
-        return decoupled != 0.0 ? "adamw_amsgrad_f32" : NULL;
+        return decoupled != 0.0 || decay == 0.0 ? "adamw_amsgrad_f32" : NULL;
     if (says)
         return decoupled != 0.0 ? "adamw_f32" : "adam_f32";
     return decay == 0.0 ? "adamw_f32" : NULL; /* without decay both do the same */

@@ -143,6 +143,8 @@ static struct qm_ball foreach(const struct scalars *s, struct qm_ball m, struct 
         factor = qm_ball_exact(0.0);
     else if (den.x - den.e > 0.0)
         factor = inverse_quotient(o, den, s->rate);
+    else if (qm_ball_is_zero(den)) /* 1 / 0, which m of 0 makes a NaN */
+        factor = qm_ball_div(o, qm_ball_exact(1.0), den);
     else if (s->eps.x - s->eps.e > 0.0 && qm_ball_is_zero(s->rate) && !s->v.either)
         factor = qm_ball_exact(0.0); /* v may overflow: 1 / (v / 0) is 0 all the same */
     else

@@ -38,14 +38,18 @@ static float decode(const struct qm_kernel_slot *s, int64_t i)
     return s->codebook[s->codes[i]] * s->scales[i / s->block];
 }
 
-/* The code of the nearest value, the lower one of two as near. */
+/* The code of the nearest value, the lower one of two as near; NaN: 0. */
 static uint8_t code_of(const float *codebook, float y)
 {
-    int best = 0;
-    for (int c = 1; c < 256; c++)
-        if (fabsf(y - codebook[c]) < fabsf(y - codebook[best]))
-            best = c;
-    return (uint8_t)best;
+    int low = 0, high = 255;
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (codebook[middle] <= y)
+            low = middle;
+        else
+            high = middle;
+    }
+    return (uint8_t)(fabsf(y - codebook[high]) < fabsf(y - codebook[low]) ? high : low);
 }
 
 static void encode(const struct qm_kernel_slot *s, const float *m)

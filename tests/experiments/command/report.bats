@@ -298,7 +298,10 @@ E
 @test "against an archive: intervals are of the instances' locations, as those of contrasts" {
     cat >"$DIR/two.yaml" <<'Y'
 protocol: paired
-variant: ["adamw4_ao,min_numel=0,whole_blocks=0", "adamw8_ao,min_numel=0,whole_blocks=0", adamw8_bnb]
+variant:
+  - "adamw4_ao,min_numel=0,whole_blocks=0"
+  - "adamw8_ao,min_numel=0,whole_blocks=0"
+  - adamw8_bnb
 source: ["problem:logreg:n=64,d=64", "problem:mlp:batch=4"]
 coupling: closed
 instance: 1..3
@@ -311,7 +314,8 @@ Y
         --markdown "$DIR/two.md" >/dev/null
     cat >"$DIR/two.py" <<'E'
 import sys, h5py
-rows = [[x.strip(" `") for x in line.split("|")[1:-1]] for line in open(sys.argv[2]) if line[0] == "|"]
+rows = [[x.strip(" `") for x in line.split("|")[1:-1]] for line in open(sys.argv[2])
+        if line[0] == "|"]
 n = 0
 for c in h5py.File(sys.argv[1])["/protocol/contrasts"]:
     problem, label, other = (c[k].decode() for k in ("problem", "label", "against"))
