@@ -175,7 +175,7 @@ static void print_verdicts(const struct qm_protocol *p)
                                         "95 %",    "median", "float32", "bits",
                                         "coded",   "verdict"};
     struct qm_table *t = qm_table_open(10, heads);
-    int64_t count[RATES_COUNT] = {0}, plain = 0;
+    int64_t count[RATES_COUNT] = {0}, plain = 0, alike = 0;
     char suite[300];
     for (int64_t i = 0; i < p->n_verdicts; i++) {
         const struct qm_verdict_row *v = &p->verdict[i];
@@ -187,6 +187,7 @@ static void print_verdicts(const struct qm_protocol *p)
         qm_table_cell(t, "%s", p->label.word[v->of.label]);
         count[rates_kind(p, v->rates, &v->of)]++;
         plain += v->by[0].verdict == QM_DECISION_plain;
+        alike += d->n < QM_LEAST_PAIRS && v->of.n - v->diverged - v->elsewhere >= QM_LEAST_PAIRS;
         qm_table_cell(t, "%lld", (long long)d->n);
         location_text(v->by, v->same, v->rates, where, sizeof where);
         qm_table_cell(t, "%s", where);
@@ -217,6 +218,9 @@ static void print_verdicts(const struct qm_protocol *p)
             "what the variant gives codes to, all of them, or more than half of the elements in a "
             "row that would be equivalent; \"NAME,min_numel=0,whole_blocks=0\" gives codes to "
             "all\n");
+    if (alike)
+        printf("too few: runs whose seeds change nothing are one pair, and a verdict needs six; a "
+               "problem without noise draws its start where it may (quad: start=normal)\n");
     if (p->n_scales > 1)
         printf("verdicts at the other %d values of lr_scale are in /protocol/verdicts\n",
                p->n_scales - 1);
