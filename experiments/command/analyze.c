@@ -44,7 +44,7 @@ static const struct argp_option options[] = {
      "whole recipes instead: the error of the next update of recorded states, all slots quantized "
      "and the recorded gradient applied; of a checkpoint, which has no gradient, of the update "
      "that "
-     "its averages make at its own step",
+     "its averages make at its own step (sN names the step after it)",
      0},
     {"slot", KEY_SLOT, "SLOT", 0,
      "slot of the variants, exp_avg or exp_avg_sq (default: what the tensor's name ends in)", 0},

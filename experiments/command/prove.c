@@ -141,6 +141,11 @@ static error_t option(int key, char *arg, struct argp_state *state)
             argp_error(state, "--alpha: expected a number below 0.5, got '%s'", arg);
         return 0;
     case KEY_LONG: o->is_long = 1; return 0;
+    case ARGP_KEY_END:
+        if (all->n == 0 && (o->map || o->round || o->nan))
+            argp_error(state, "--map, --round and --nan belong to a SEARCH or KERNEL, of which "
+                              "none is named");
+        return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }

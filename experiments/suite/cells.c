@@ -430,8 +430,8 @@ qm_status qm_cell_check_source(struct qm_cell *c)
     if (r->lacking)
         return qm_fail(QM_BAD_FILE, "%s", r->lacking);
     if (!goes_on(c, rule, r))
-        return skip(c, "the run was made by %s, the variant's rule is %s, of family %s",
-                    r->optimizer, rule->name, rule->family);
+        return skip(c, "the run was made by %s, the variant's rule is %s, of family %s, not %s",
+                    r->optimizer, rule->name, rule->family, r->optimizer);
     QM_TRY(check_states(c, rule, r));
     if (!c->reason)
         QM_TRY(check_update(c, rule, r));

@@ -58,8 +58,8 @@ def draw(c, out):
     labels = [label for label in c.labels if label in v["label"]]
     rates = c.pairs_told["rates"]
     out.figure(NAME, panels, (answer(v, rates) + campaign.lost_title(lost), MENU),
-               f"At {rates}. {c.pairs_told['advice']} Trimmed mean over the seeds that both have, "
-               "with its 95 % (thin) and 90 % (thick) interval; to the left the variant here has "
+               f"At {rates}. {c.pairs_told['advice']} Trimmed mean over the runs that both have, "
+               "of several instances over the trimmed mean of each, with its 95 % (thin) and 90 % (thick) interval; to the left the variant here has "
                f"the smaller gap. Equivalent: the 90 % interval lies within {forest.margin(v)}; better "
                "or worse: the 95 % interval lies on one side of 0, after Benjamini and Hochberg's "
                "correction at 5 %; else undecided. Only runs with the same problem, seed, learning rate, steps and "

@@ -281,5 +281,7 @@ def draw(c, out):
     legend += c.legend()
     title = campaign.ALL_PLAIN.format("variant") if c.all_plain() else \
         answer(winners, campaign.lost_count(c.lost())[0] > 0)
+    if c.archived:  # whose lines are behind, and are not compared by this figure
+        title = title.replace("Lowest at the end:", "Lowest at the end of the variants here:")
     title += campaign.lost_title(c.lost())
     out.figure(NAME, panels, (title, MENU), caption, legend)

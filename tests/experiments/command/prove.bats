@@ -89,6 +89,7 @@ C
 }
 
 @test "quantizers that cannot be proved are refused with the reason" {
+    fails_with 2 "belong to a SEARCH or KERNEL, of which none is named" prove --map nf4
     echo 'int x' >syntax.c
     fails_with 2 "does not compile" prove syntax.c --map nf4
     fails_with 3 "No such file" prove missing.c --map nf4
