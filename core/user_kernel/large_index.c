@@ -475,10 +475,6 @@ int qm_large_index_is_row(const struct qm_recipe *r)
 int64_t qm_large_index_least(const struct qm_recipe *r)
 {
     int64_t n = (int64_t)1 << (qm_large_index_is_row(r) ? 24 : 25); /* a factor is slow */
-    for (int i = 0; i < r->rule->n_slots; i++) /* which are slow: bits one by one, several scales */
-        if (r->slot[i].bits &&
-            (r->slot[i].norm == QM_NORM_rank1 || r->slot[i].norm == QM_NORM_rank1block))
-            n = (int64_t)1 << 24;
     for (int i = 0; i < r->rule->n_slots; i++)
         while (r->slot[i].bits && r->slot[i].norm == QM_NORM_block &&
                n < (int64_t)r->slot[i].block << 16 && n < (int64_t)1 << 28)

@@ -10,8 +10,8 @@
 #define QM_FAR_REFUSED (-1)
 
 /* The elements with which an index of 16 bits overflows, of blocks of the recipe too, and a float32
- * count of elements or blocks is one too few: 2^25 + 1 (2^24 + 1 where the norm is rank1 or
- * rank1block, and of a matrix of one row), or 65536 of its largest blocks + 1. */
+ * count of elements or blocks is one too few: 2^25 + 1 (2^24 + 1 of a matrix of one row), or 65536
+ * of its largest blocks + 1. */
 int64_t qm_large_index_least(const struct qm_recipe *r);
 
 /* 1: the tensors are [1, n], for the rule takes no vectors (Muon). */

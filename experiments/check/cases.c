@@ -83,6 +83,15 @@ static double smaller_side(const struct qm_shape *s)
     return s->rank < 2 ? 1.0 : fmin((double)s->dim[s->rank - 1], (double)s->dim[s->rank - 2]);
 }
 
+/* Whether neither statistics nor roots of Shampoo are due in the steps of a case. */
+static int is_idle(const struct qm_case *c)
+{
+    uint64_t both = (uint64_t)1 << QM_HYPER_stat_gap | (uint64_t)1 << QM_HYPER_root_gap;
+    double last = (double)(c->t + QM_CHECK_STEPS);
+    return (c->given & both) == both && c->hyper[QM_HYPER_stat_gap] > last &&
+           c->hyper[QM_HYPER_root_gap] > last && c->tensor_after_one == 0 && c->part == 0;
+}
+
 void qm_case_apply(const struct qm_case *c, struct qm_recipe *r)
 {
     /* Where a decay is divided by the first rate, lr 0 comes after one that was the variant's. */
@@ -104,10 +113,11 @@ void qm_case_apply(const struct qm_case *c, struct qm_recipe *r)
         r->hyper.rank = most;
     int is_given = (int)(c->given >> QM_HYPER_max_order & 1);
     int64_t n = qm_shape_numel(&c->shape);
-    int order = n >= (is_given ? 1 << 15 : 1 << 14) ? ORDER_OF_LARGE
-                : !is_given                         ? ORDER
-                : n < QM_ORDER_FEW                  ? QM_ORDER_LONG
-                                                    : QM_ORDER_MOST;
+    int order = n >= (is_given ? 1 << 15 : 1 << 14)   ? ORDER_OF_LARGE
+                : !is_given                           ? ORDER
+                : n < QM_ORDER_IDLE_FEW && is_idle(c) ? QM_ORDER_IDLE
+                : n < QM_ORDER_FEW                    ? QM_ORDER_LONG
+                                                      : QM_ORDER_MOST;
     if (r->hyper.max_order > order)
         r->hyper.max_order = order;
     if (c->forced && !(c->given >> QM_HYPER_min_lowbit & 1) && r->hyper.min_lowbit > 1.0)

@@ -194,13 +194,23 @@ static int round_sides(const struct qm_domain *d, struct qm_domain_source *s, in
 static int long_factor(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                        struct qm_case *c)
 {
-    enum { SHORTER = 193, LONGER = 257, MORE = 64, SHORT = 4, LOADED = -4 };
+    enum { SHORTER = 193, LONGER = 257, IDLE = 1100, MORE = 64, SHORT = 4, LOADED = -4 };
     if (i % 40 != 31 || !has_factors(d))
         return 0;
     int is_tall = qm_domain_one_in(s, 2), turn = (int)(i / 40);
     int64_t length = (turn % 2 ? SHORTER : LONGER) + qm_domain_below(s, MORE);
     struct qm_case to = {.kind = QM_CLASS_normal, .t = 1 + qm_domain_below(s, 30), .forced = 1};
     to.shape = matrix(length, 1 + qm_domain_below(s, SHORT), is_tall);
+    if (turn % 4 == 1) { /* at the published order, of which the tiles alone are looked at */
+        to.shape = matrix(IDLE + qm_domain_below(s, MORE), 2 + qm_domain_below(s, 2), is_tall);
+        qm_domain_put(d, QM_HYPER_stat_gap, 500.0, &to);
+        qm_domain_put(d, QM_HYPER_root_gap, 500.0, &to);
+        qm_domain_put(d, QM_HYPER_max_order, (double)QM_ORDER_IDLE, &to);
+        if (!qm_domain_takes(d, &to))
+            return 0;
+        *c = to;
+        return 1;
+    }
     qm_domain_put(d, QM_HYPER_stat_gap, 1.0, &to);
     qm_domain_put(d, QM_HYPER_root_gap, 1.0, &to);
     qm_domain_put(d, QM_HYPER_rect_stat, (double)(turn % 2), &to);

@@ -302,9 +302,11 @@ qm_status qm_kronecker_statistic(const struct qm_oracle_hyper *h, int64_t n, int
         of.below += beta * fmax(-d[k], 0.0) * pow(norm(x + k * n, n, 1) + e_x, 2.0);
     transpose(g, n, inner, turn + n);
     times(g, 0, turn + n, n, inner, n, b);
+    double of_old = norm(a, nn, 1); /* which A + (1 - beta) (G G^T - A) rounds at its own size */
     for (int64_t i = 0; i < nn; i++)
         a[i] = beta * a[i] + (1.0 - beta) * b[i];
     double of_a = norm(a, nn, 1);
+    of.error += 2.0 * unit * (1.0 - beta) * of_old;
     of.error += (double)(inner + 4) * unit * (1.0 - beta) * of_g * of_g + 2.0 * unit * of_a;
     double below = unit >= QM_U ? (double)n * QM_ETA : 0.0; /* denormal sums of n n numbers */
     of.error += (double)(2 * inner + 4 * n + 8) * below;
