@@ -132,8 +132,8 @@ enum { QM_CHECK_STEPS = 3, QM_CASE_POWER = 150 };
 /* Elements above which a tensor is large, and above which it makes one step where that will do. */
 enum { QM_LARGE = (1 << 15) + 8, QM_COSTLY = (1 << 17) + 8 };
 /* The largest order of a preconditioner in a case, in one of fewer than QM_ORDER_FEW elements, and
- * in one of fewer than QM_ORDER_IDLE_FEW in which neither statistics nor roots are due; longer sides
- * are cut into tiles there. */
+ * in one of fewer than QM_ORDER_IDLE_FEW in which neither statistics nor roots are due; longer
+ * sides are cut into tiles there. */
 enum { QM_ORDER_MOST = 160, QM_ORDER_LONG = 320, QM_ORDER_FEW = 2048 };
 enum { QM_ORDER_IDLE = 1200, QM_ORDER_IDLE_FEW = 4096 };
 

@@ -82,7 +82,7 @@ static double delta_of(struct qm_result *r, const char *problem)
 static qm_status set_by_verdicts(const struct qm_pairs *p, struct qm_result *of, int is_archive,
                                  struct judged *j)
 {
-    const struct qm_runs *s = is_archive ? p->b : p->a;
+    const struct qm_run_rows *s = is_archive ? p->b : p->a;
     int64_t rows = 0, n;
     char **problem = NULL, **label = NULL, **rates = NULL, **verdict = NULL;
     if (qm_result_texts(of, VERDICTS, "rates", &n, &rates) != QM_OK)
@@ -234,7 +234,8 @@ static char *problem_names(const struct qm_distinct_texts *problem, const char *
 }
 
 /* What of run i keeps it from its partners at a stage; NaN where that is no number. */
-static double apart_value(const struct qm_runs *s, int64_t i, enum qm_stage stage, int is_instance)
+static double apart_value(const struct qm_run_rows *s, int64_t i, enum qm_stage stage,
+                          int is_instance)
 {
     return stage == QM_STAGE_steps   ? (double)s->steps[s->cell[i]]
            : stage == QM_STAGE_scale ? s->scale[i]
@@ -402,7 +403,7 @@ static qm_status write_file(const struct qm_pairs *p, const struct judged *j, co
 
 qm_status qm_against_write(struct qm_result *mine, struct qm_result *archive, const char *out)
 {
-    struct qm_runs a = {0}, b = {0};
+    struct qm_run_rows a = {0}, b = {0};
     struct qm_pairs p = {.a = &a, .b = &b};
     struct judged j = {0};
     double *x = NULL;

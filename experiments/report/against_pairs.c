@@ -14,7 +14,7 @@ static const double start_bound = 1e-9, twin_bound = 1e-6;
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-void qm_runs_free(struct qm_runs *s)
+void qm_runs_free(struct qm_run_rows *s)
 {
     void *all[] = {s->problem, s->label, s->status, s->recipe, s->role, s->cell, s->instance,
                    s->seed,    s->steps, s->scale,  s->start,  s->twin, s->d};
@@ -22,7 +22,7 @@ void qm_runs_free(struct qm_runs *s)
         free(all[i]);
 }
 
-qm_status qm_runs_read(struct qm_result *r, struct qm_runs *s)
+qm_status qm_runs_read(struct qm_result *r, struct qm_run_rows *s)
 {
     QM_TRY(qm_result_texts(r, RUNS, "problem", &s->rows, &s->problem));
     QM_TRY(qm_result_texts(r, RUNS, "label", &s->rows, &s->label));
@@ -46,7 +46,7 @@ qm_status qm_runs_read(struct qm_result *r, struct qm_runs *s)
 }
 
 /* Whether the suite names run i: not a null pair or a part of an error budget. */
-int qm_run_is_plain(const struct qm_runs *s, int64_t i)
+int qm_run_is_plain(const struct qm_run_rows *s, int64_t i)
 {
     return !s->role || strcmp(s->role[s->cell[i]], "plain") == 0;
 }
@@ -59,20 +59,20 @@ const char *const qm_stage_text[] = {
 #undef X
 };
 
-int64_t qm_run_instance(const struct qm_runs *s, int64_t i)
+int64_t qm_run_instance(const struct qm_run_rows *s, int64_t i)
 {
     return s->instance ? s->instance[i] : 1;
 }
 
-static const char *family(const struct qm_runs *s, int64_t i)
+static const char *family(const struct qm_run_rows *s, int64_t i)
 {
     struct qm_recipe recipe;
     return qm_recipe_parse(s->recipe[s->cell[i]], &recipe) == QM_OK ? recipe.rule->family : "";
 }
 
 /* The condition that run k of b fails as a partner of run i of a, or QM_STAGE_paired. */
-static enum qm_stage stage_of(const struct qm_runs *a, int64_t i, const char *family_a,
-                              const struct qm_runs *b, int64_t k, const char *family_b)
+static enum qm_stage stage_of(const struct qm_run_rows *a, int64_t i, const char *family_a,
+                              const struct qm_run_rows *b, int64_t k, const char *family_b)
 {
     if (strcmp(a->problem[i], b->problem[k]) != 0)
         return QM_STAGE_problem;
@@ -108,7 +108,7 @@ static int add_pair(struct qm_pairs *p, int64_t i, int64_t k)
 
 qm_status qm_pairs_find(struct qm_pairs *p)
 {
-    const struct qm_runs *a = p->a, *b = p->b;
+    const struct qm_run_rows *a = p->a, *b = p->b;
     const char **theirs = calloc((size_t)b->rows + 1, sizeof *theirs);
     QM_TRY(qm_distinct_texts_make(a->label, a->rows, &p->mine));
     QM_TRY(qm_distinct_texts_make(a->problem, a->rows, &p->problem));

@@ -6,7 +6,7 @@
 #include "experiments/store/result_reader.h"
 
 /* The runs of one file. */
-struct qm_runs {
+struct qm_run_rows {
     int64_t rows, cells;
     char **problem, **label, **status;
     int64_t *cell, *seed, *instance; /* instance NULL: 1 of all, in older files */
@@ -16,12 +16,12 @@ struct qm_runs {
 };
 
 /* QM_BAD_FILE: a row has no cell.  qm_runs_free accepts what was read in part. */
-qm_status qm_runs_read(struct qm_result *r, struct qm_runs *s);
-void qm_runs_free(struct qm_runs *s);
+qm_status qm_runs_read(struct qm_result *r, struct qm_run_rows *s);
+void qm_runs_free(struct qm_run_rows *s);
 
 /* Whether the suite names run i: not a null pair or a part of an error budget. */
-int qm_run_is_plain(const struct qm_runs *s, int64_t i);
-int64_t qm_run_instance(const struct qm_runs *s, int64_t i);
+int qm_run_is_plain(const struct qm_run_rows *s, int64_t i);
+int64_t qm_run_instance(const struct qm_run_rows *s, int64_t i);
 
 /* The conditions that a partner must meet; the furthest one that any run of an archived variant
  * reaches is the reason why a run has no partner in it. */
@@ -56,7 +56,7 @@ struct qm_pair {
 };
 
 struct qm_pairs {
-    const struct qm_runs *a, *b;
+    const struct qm_run_rows *a, *b;
     struct qm_pair *pair;
     int64_t n, room;
     enum qm_stage *stage; /* [a->rows], of any archived variant; QM_STAGE_COUNT: not compared */
