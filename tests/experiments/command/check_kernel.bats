@@ -425,7 +425,7 @@ P
     fails_with 2 "needs --kernel" check --regime planted
     fails_with 2 "needs --kernel" check --against k.c adamw4_ao
     fails_with 2 "by --as" check --no-shrink --kernel k.c adamw4_ao
-    fails_with 2 "positive number" check --no-shrink --kernel k.c --limit-time 0
+    fails_with 2 "expected a number above 0" check --no-shrink --kernel k.c --limit-time 0
     QM_LIBCUDA=none fails_with 77 "GPU backend unavailable: no NVIDIA driver: QM_LIBCUDA=none" \
         check adamw4_ao --backend cuda
     fails_with 2 "backend emu runs CUDA sources" check --no-shrink --kernel k.c --backend emu
