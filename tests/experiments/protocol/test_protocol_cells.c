@@ -106,8 +106,8 @@ static void labels_apart(const struct paired_cells *a)
             char of_x[QM_LABEL_TEXT], of_y[QM_LABEL_TEXT];
             if (x->reason || y->reason || x->seed != y->seed || x->lr_scale != y->lr_scale ||
                 x->warmup != y->warmup || x->decay_rank != y->decay_rank || x->steps != y->steps ||
-                x->schedule != y->schedule || x->clip != y->clip ||
-                x->instance != y->instance || strcmp(x->source_text, y->source_text) != 0)
+                x->schedule != y->schedule || x->clip != y->clip || x->instance != y->instance ||
+                strcmp(x->source_text, y->source_text) != 0)
                 continue;
             if (strcmp(qm_cell_label(a->s, x, of_x), qm_cell_label(a->s, y, of_y)) == 0)
                 fail_msg("cells %d and %d are both '%s'", (int)i, (int)k, of_x);
