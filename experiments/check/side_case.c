@@ -244,6 +244,23 @@ static int many_channels(const struct qm_domain *d, struct qm_domain_source *s, 
     return 1;
 }
 
+/* More than 2^16 matrices of one or two elements, of a rule that takes each by itself (Muon). */
+static int many_matrices(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                         struct qm_case *c)
+{
+    if (i % 80 != 31 || !(d->reads >> QM_HYPER_adjust & 1))
+        return 0;
+    struct qm_case to = {.kind = QM_CLASS_normal, .t = 1 + qm_domain_below(s, 30), .forced = 1};
+    int is_tall = qm_domain_one_in(s, 2);
+    to.shape = (struct qm_shape){3, {beyond_16_bits(s), 1 + is_tall, 2 - is_tall}};
+    if (d->reads >> QM_HYPER_flatten & 1)
+        qm_domain_put(d, QM_HYPER_flatten, 0.0, &to);
+    if (!qm_domain_takes(d, &to))
+        return 0;
+    *c = to;
+    return 1;
+}
+
 /* Where a rule or its formats treat rows and columns apart: of ten cases seven have equal sides and
  * three are long. */
 static int by_sides(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
@@ -342,7 +359,7 @@ static int thin_matrix(const struct qm_domain *d, struct qm_domain_source *s, in
 int qm_side_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                  struct qm_case *c)
 {
-    return long_factor(d, s, i, c) || many_channels(d, s, i, c) || round_sides(d, s, i, c) ||
-           by_sides(d, s, i, c) || thin_matrix(d, s, i, c) || rows_of_blocks(d, s, i, c) ||
-           large_matrix(d, s, i, c);
+    return long_factor(d, s, i, c) || many_channels(d, s, i, c) || many_matrices(d, s, i, c) ||
+           round_sides(d, s, i, c) || by_sides(d, s, i, c) || thin_matrix(d, s, i, c) ||
+           rows_of_blocks(d, s, i, c) || large_matrix(d, s, i, c);
 }

@@ -77,6 +77,22 @@ static double delta_of(struct qm_result *r, const char *problem)
     return found;
 }
 
+/* Whether the file's verdicts on a problem are over instances: a problem without a data seed has
+ * more seeds instead. */
+static int has_instances(struct qm_result *r, const char *problem)
+{
+    int64_t rows, *instances = NULL;
+    char **name = NULL;
+    int has = 0;
+    if (qm_result_texts(r, VERDICTS, "problem", &rows, &name) == QM_OK &&
+        qm_result_i64(r, VERDICTS, "instances", &rows, &instances) == QM_OK)
+        for (int64_t i = 0; i < rows; i++)
+            has |= strcmp(name[i], problem) == 0 && instances[i] > 1;
+    free(name);
+    free(instances);
+    return has;
+}
+
 /* Sets is_tuned or is_plain of every group by the verdicts of the archived variant, or is_plain by
  * those of the one here.  Archives that do not tell rates are older than their tuning. */
 static qm_status set_by_verdicts(const struct qm_pairs *p, struct qm_result *of, int is_archive,
@@ -121,9 +137,10 @@ static qm_status judge_groups(struct qm_pairs *p, struct qm_result *r, double *x
         struct group *g = &out->group[out->n];
         const char *problem = p->a->problem[p->pair[i].mine];
         int64_t n = 0;
+        int has = has_instances(r, problem);
         for (end = i; end < p->n && by_group(&p->pair[i], &p->pair[end], p) == 0; end++)
             if (end == i || by_value(&p->pair[end - 1], &p->pair[end], p) != 0) {
-                instance[n] = (int)qm_run_instance(p->a, p->pair[end].mine);
+                instance[n] = has ? (int)qm_run_instance(p->a, p->pair[end].mine) : 1;
                 x[n++] = p->pair[end].d;
             }
         int is_same = out->n && strcmp(p->a->problem[p->pair[g[-1].first].mine], problem) == 0;
@@ -375,7 +392,8 @@ static qm_status store_rates(const struct qm_pairs *p, const struct judged *j,
     for (int64_t k = 0; k < p->theirs.n; k++)
         archived += p->is_plain[k];
     QM_TRY(qm_store_text(store, "/against", "rates",
-                         tuned == 0      ? "the archive's rates, which are not tuned"
+                         j->n == 0       ? "no rate, for no run has a partner"
+                         : tuned == 0    ? "the archive's rates, which are not tuned"
                          : tuned == j->n ? "the archive's rates, each tuned for the float64 twin"
                                          : "the archive's rates, some of them not tuned"));
     QM_TRY(qm_store_text(store, "/against", "advice",

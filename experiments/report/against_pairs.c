@@ -10,7 +10,7 @@
 
 #define RUNS "/protocol/runs"
 
-static const double start_bound = 1e-9, twin_bound = 1e-6;
+static const double start_bound = 1e-9, twin_bound = 1e-10;
 
 /* ---- reading ------------------------------------------------------------------------------- */
 

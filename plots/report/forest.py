@@ -91,8 +91,9 @@ def mean_over(v):
     runs = str(low) if low == high else f"{low} to {high}"
     if not (instances > 1).any():
         return f"trimmed mean over {runs} paired run{'s' * (high != 1)}"
+    pooled = " (of a problem without a data seed over all runs)" * bool((instances == 1).any())
     return f"trimmed mean over {int(instances.max())} instances of the trimmed mean over the " \
-        f"seeds of each, {runs} paired runs in all,"
+        f"seeds of each{pooled}, {runs} paired runs in all,"
 
 
 def has_fewer(v):
