@@ -137,7 +137,7 @@ grid.bits = {("a", "a"): 4.0, ("b", "b"): 4.0}
 assert [p[:2] for p in frontier.points_of(grid)] == [(4.0, 21.0)] and grid.exact() == (2, 1)
 assert grid.answer() == "" and grid.effect() == 0
 assert grid.why().startswith("Nothing to compare: half or more of the values are exact")
-assert cells.bars(20.0, 21.0, 144.0)[1][1] == 0.0
+assert encode.bars(20.0, 21.0, 144.0)[1][1] == 0.0
 # the largest sure effect is in the title, a loss too, and whichever panel it is in
 none = {(k,): 20.0 + k for k in range(9)}
 grid.names = grid.labels = ["scan", "mids", "ladder"]
