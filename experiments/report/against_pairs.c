@@ -10,6 +10,8 @@
 
 #define RUNS "/protocol/runs"
 
+/* Two runs of one twin are equal to the bit on any machine of the same C library; the bounds leave
+ * room for the logarithms and powers of another one, and for nothing else. */
 static const double start_bound = 1e-9, twin_bound = 1e-10;
 
 /* ---- reading ------------------------------------------------------------------------------- */
