@@ -185,11 +185,20 @@ static qm_status judge(const struct qm_protocol *p, const struct qm_contrast_row
     return qm_judge(pair, n, 2.0 * qm_most_d(), out);
 }
 
+/* The rates of the two sides: the worse tuned of them, or that a tuned one stands against one that
+ * is not, which the suite did not ask for by setting it. */
+static enum qm_rates rates_of(const struct qm_protocol *p, const struct qm_contrast_row *row)
+{
+    enum qm_rates a = qm_rates_of(p, row->a), b = qm_rates_of(p, row->b);
+    const struct qm_comparison_group *untuned = a == QM_RATES_untuned ? row->a : row->b;
+    int is_one = (a == QM_RATES_untuned) != (b == QM_RATES_untuned);
+    return is_one && !cell_of(p, untuned)->lr_given ? QM_RATES_uneven : a < b ? a : b;
+}
+
 static qm_status judge_both(const struct qm_protocol *p, struct qm_contrast_row *row,
                             struct qm_observed *pair)
 {
-    enum qm_rates a = qm_rates_of(p, row->a), b = qm_rates_of(p, row->b);
-    row->rates = a < b ? a : b;
+    row->rates = rates_of(p, row);
     row->delta = qm_margin(p, cell_of(p, row->a));
     row->two_twins = has_two_twins(p, row);
     QM_TRY(judge(p, row, 0, pair, row->same, &row->is_same[1]));
@@ -206,6 +215,7 @@ static qm_status decide(struct qm_protocol *p)
         row[i] = (struct qm_judged_row){.by = c->by, .same = c->same, .delta = c->delta};
         row[i].varied = fmin(coded_share(p, c->a), coded_share(p, c->b)); /* fmin ignores a NaN */
         row[i].in_family = row[i].varied != 0.0;
+        row[i].is_uneven = c->rates == QM_RATES_uneven;
         memcpy(row[i].is_same, c->is_same, sizeof c->is_same);
     }
     qm_status st = row ? qm_decide_rows(row, p->n_contrasts) : qm_fail(QM_NO_MEMORY, "contrasts");

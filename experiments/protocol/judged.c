@@ -110,7 +110,9 @@ static enum qm_decision decision(const struct qm_judged *j, const struct qm_judg
     if ((is_apart && !exceeds_null(j)) || (v == QM_DECISION_equivalent && j->d.far > j->null_far))
         v = QM_DECISION_undecided;
     int is_plain = row->varied == 0.0 || (row->varied < 0.5 && v == QM_DECISION_equivalent);
-    return is_plain ? QM_DECISION_plain : is_same ? QM_DECISION_same : v;
+    if (is_plain || is_same)
+        return is_plain ? QM_DECISION_plain : QM_DECISION_same;
+    return row->is_uneven && v != QM_DECISION_few ? QM_DECISION_uneven : v;
 }
 
 qm_status qm_decide_rows(const struct qm_judged_row *row, int64_t n)
@@ -120,7 +122,8 @@ qm_status qm_decide_rows(const struct qm_judged_row *row, int64_t n)
     for (int k = 0; st == QM_OK && k < 2 * QM_OUTCOME_COUNT; k++) {
         for (int64_t i = 0; i < n; i++) {
             const struct qm_judged *j = in_family(&row[i], k);
-            int counts = row[i].in_family && !row[i].is_same[k % 2] && j->d.n >= QM_LEAST_PAIRS;
+            int counts = row[i].in_family && !row[i].is_same[k % 2] && !row[i].is_uneven &&
+                         j->d.n >= QM_LEAST_PAIRS;
             p[i] = !counts ? nan("") : has_null(j) ? fmax(j->d.p, j->beyond.p) : j->d.p;
         }
         st = qm_false_discovery(p, n, q);

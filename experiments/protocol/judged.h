@@ -52,6 +52,7 @@ struct qm_judged_row {
     double varied;  /* share of elements with codes in what the suite varies; NaN: no codes asked */
     int in_family;  /* 0: decided by its intervals alone */
     int is_same[2]; /* by, same: every pair of runs has equal outcomes, to the bit */
+    int is_uneven;  /* the learning rate of one side alone was tuned */
 };
 
 /* Decides n rows.  Each outcome at each of the two rates is a family of its own: Benjamini-Hochberg
@@ -59,7 +60,8 @@ struct qm_judged_row {
  * 95 % interval of `beyond` leaves out 0; `equivalent` asks for no more runs far off than float32
  * states have.  Where varied is 0 the verdict is QM_DECISION_plain; so it is where less than half
  * has codes and the verdict would be `equivalent`.  Else, where is_same, it is QM_DECISION_same,
- * and the row is not in that family. */
+ * and else, where is_uneven and there are pairs enough, QM_DECISION_uneven; such rows are not in
+ * the family. */
 qm_status qm_decide_rows(const struct qm_judged_row *row, int64_t n);
 
 /* Whether d leaves out 0 and beyond does not: float32 states are as far from the twin. */

@@ -147,6 +147,11 @@ static void print_rates(const char *what, const int64_t count[RATES_COUNT], cons
         printf("%lld of %lld %s: both at the rate that was tuned for the twin (qualm tune "
                "--variants %s tunes each variant's)\n",
                (long long)count[QM_RATES_same], (long long)all, what, suite);
+    if (count[QM_RATES_uneven])
+        printf("%lld of %lld %s: one side is at a rate that was tuned for it or its twin and the "
+               "other is not, what differs may be the rate, and nothing is decided: qualm tune "
+               "--variants %s, or rates: none\n",
+               (long long)count[QM_RATES_uneven], (long long)all, what, suite);
     if (count[QM_RATES_untuned])
         printf("%lld of %lld %s: at the problem's own rate; nothing was tuned for these steps and "
                "this schedule (qualm tune %s)\n",
@@ -259,13 +264,11 @@ static void print_contrasts(const struct qm_protocol *p)
     if (p->n_contrasts + p->n_apart == 0)
         return;
     struct qm_table *t = qm_table_open(8 + is_swept, heads);
-    int64_t count[RATES_COUNT] = {0}, two_twins = 0, uneven = 0;
+    int64_t count[RATES_COUNT] = {0}, two_twins = 0;
     char suite[300];
     for (int64_t i = 0; i < p->n_contrasts; i++) {
         const struct qm_contrast_row *c = &p->contrast[i];
         two_twins += c->two_twins;
-        uneven += (qm_rates_of(p, c->a) == QM_RATES_untuned) !=
-                  (qm_rates_of(p, c->b) == QM_RATES_untuned);
         const struct qm_paired *d = &c->by[0].d;
         char text[256], where[64], lost[96];
         count[rates_kind(p, c->rates, c->a) == RATES_GIVEN ? RATES_GIVEN
@@ -291,11 +294,6 @@ static void print_contrasts(const struct qm_protocol *p)
         printf("%lld of %lld contrasts: each side has a float64 twin of its own (another rule or "
                "rate); shown are the gaps themselves, not the difference of two verdicts\n",
                (long long)two_twins, (long long)p->n_contrasts);
-    if (uneven)
-        printf(
-            "%lld contrasts: one side is at a rate that was tuned for it or its twin and the other "
-            "is not, and what differs may be the rate: qualm tune --variants, or rates: none\n",
-            (long long)uneven);
     if (p->n_apart)
         printf("%lld contrasts are not there: a value was skipped\n", (long long)p->n_apart);
 }

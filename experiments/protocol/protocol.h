@@ -45,8 +45,10 @@
  *   contrasts  Value against value on one axis of formats, all else equal: log10 gap of one minus
  *              log10 gap of the other, pair by pair, judged as above (without a null) in a family
  *              of its own.  Where both have the same twin that is d minus d; values with rules or
- *              rates of their own have a twin each, and the table says where.  The key `contrast`
- *              of a suite chooses the values; else each stands against the first.
+ *              rates of their own have a twin each, and the table says where.  Where the rate of
+ *              one side was tuned, and that of the other neither tuned nor set by the suite,
+ *              nothing is decided: `uneven rates`.  The key `contrast` of a suite chooses the
+ *              values; else each stands against the first.
  *   targets    51 per problem: levels of hitting_times.h in equal ratios from 10^0 to the smallest
  *              gap that at least half the twins of some rule reach (at lr_scale 1).  A problem
  *              whose twins reach nothing below their start is in no ECDF, profile or score.

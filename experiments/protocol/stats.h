@@ -66,7 +66,8 @@ qm_status qm_false_discovery(const double *p, int64_t n, double *q);
     X(undecided,  "undecided")      /* none of these */                                            \
     X(few,        "too few")        /* fewer than six different pairs: before all others */        \
     X(plain,      "not quantized")  /* what the suite varies has no codes in these runs */         \
-    X(same,       "same results")   /* of a contrast: each pair of runs has equal outcomes */
+    X(same,       "same results")   /* of a contrast: each pair of runs has equal outcomes */      \
+    X(uneven,     "uneven rates")   /* of a contrast: one side's rate is tuned, the other's not */
 /* clang-format on */
 
 enum qm_decision {
@@ -81,8 +82,9 @@ const char *qm_decision_text(enum qm_decision d);
  * equivalent, and a d within it is never far from the median. */
 #define QM_USUAL_DELTA 0.021189299069938092
 
-/* Decides `few` first, then in the order of the list; never `plain` or `same`, which the caller
- * decides.  q NaN: the row is not part of a family, and the interval decides alone. */
+/* Decides `few` first, then in the order of the list; never `plain`, `same` or
+ * `uneven`, which the caller decides.  q NaN: the row is not part of a family, and the interval
+ * decides alone. */
 enum qm_decision qm_decide(const struct qm_paired *x, double delta, double q);
 
 /* Whether float32 states, whose d is null, are not equivalent either: a verdict is then not due to

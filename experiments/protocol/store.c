@@ -150,13 +150,15 @@ static struct judged_columns judged_columns(struct qm_columns *t)
     c.verdict =
         qm_columns_text(t, "verdict",
                         "equivalent, better, worse, undecided, too few, not quantized or, of a "
-                        "contrast, same results (to the bit)");
+                        "contrast, same results (to the bit) or uneven rates");
     c.late = qm_columns_text(
         t, "verdict_late",
         "verdict by late instead of d; where it is another word, the verdict hangs on the outcome");
     c.area = qm_columns_text(t, "verdict_area", "verdict by area instead of d");
-    c.rates =
-        qm_columns_text(t, "rates", "best against best, same rate (the twin's best) or not tuned");
+    c.rates = qm_columns_text(
+        t, "rates",
+        "best against best, same rate (the twin's best), not tuned or, of a contrast, one "
+        "side tuned");
     c.same = qm_columns_text(t, "same_verdict", "verdict of the runs at the same rate as the twin");
     c.same_mean = qm_columns_number(t, "same_mean", "log10",
                                     "trimmed mean of d at the same rate as the twin");

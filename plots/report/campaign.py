@@ -306,10 +306,18 @@ class Campaign:
         v = self.table("verdicts") if self.paired else None
         return set(v["rates"].tolist()) if v is not None and "rates" in v else set()
 
-    def verdict_rate(self):
-        """The rates at which verdicts are given, in words."""
-        return "rates of their own, variant and twin each at its best" \
-            if "best against best" in self.rates() and self.one == 1 else self.rate()
+    def verdict_rate(self, v):
+        """The rates at which the rows of v are judged, in words, and in how many where they differ;
+        older files lack the column."""
+        times = "" if self.one == 1 else f"{self.one:g} times "
+        words = {"best against best": "rates of their own, variant and twin each at its best",
+                 "same rate": "the learning rate that was tuned for the twin",
+                 "one side tuned": "a tuned learning rate against the problem's own"}
+        kinds = v["rates"].tolist() if "rates" in v else []
+        found = {kind: kinds.count(kind) for kind in (*words, *kinds) if kind in kinds}
+        said = [times + words.get(kind, self.own_rate()) for kind in found]
+        return "; ".join(f"{word} (in {n} of {len(kinds)} rows)" if len(found) > 1 else word
+                         for word, n in zip(said, found.values())) or self.rate()
 
     def look(self, label):
         return self.looks.get(label, common.look(7))

@@ -10,7 +10,7 @@ WIDEST = 26  # letters of a label at full size
 LEAST_PAIRS = 6  # different pairs of an interval
 SHAPES = {"equivalent": ("o", True), "better": ("<", False), "worse": (">", False),
           "undecided": ("D", True), "too few": ("X", True),
-          "not quantized": ("P", True), "same results": ("s", True)}
+          "not quantized": ("P", True), "same results": ("s", True), "uneven rates": ("*", True)}
 BEND = 8  # the axis is logarithmic if gaps exceed BEND deltas
 LINEAR = 0.6  # the linear part, in decades to either side
 ROOM = 0.11  # the least distance of two labels, in widths of the axis
@@ -213,7 +213,10 @@ def judged_told(v):
         "Better or worse: the 95 % interval lies on one side of 0, that of the difference to " \
         "float32 states at the same seeds does so too (where six pairs have it), and the test " \
         "passes Benjamini and Hochberg's correction at 5 %. Else undecided." \
-        + f" Too few: fewer than {LEAST_PAIRS} different pairs." * bool("too few" in v["verdict"])
+        + f" Too few: fewer than {LEAST_PAIRS} different pairs." * bool("too few" in v["verdict"]) \
+        + " Uneven rates: the learning rate of one side was tuned and that of the other was not, " \
+        "so that what differs may be the rate; nothing is decided." \
+        * bool("uneven rates" in v["verdict"])
 
 
 def shapes(v):
@@ -292,7 +295,7 @@ def draw(c, out):
         return
     legend = shapes(v) + [campaign.note("float32 states: rounding and chaos alone",
                                         inline.block(inline.NULL))]
-    caption = (f"At {c.verdict_rate()}. {GAP}. Shown: {mean_over(v)} {interval_told(v)}; to the "
+    caption = (f"At {c.verdict_rate(v)}. {GAP}. Shown: {mean_over(v)} {interval_told(v)}; to the "
                "right is worse." + judged_told(v) + marks_told(v, named(v))
                + fewer_told(v, named(v))
                + lost_told(lost) + c.left_told())

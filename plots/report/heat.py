@@ -63,7 +63,7 @@ def draw(c, out):
     out.figure(NAME, [(fig, "", "Heat map of the gaps; the first table has the numbers")],
                (forest.answer(v) + campaign.lost_title(lost), MENU),
                f"log10 of the gap over the twin's gap, {forest.mean_over(v).rstrip(',')}, at "
-               f"{c.verdict_rate()}: blue and framed is lower than the twin's, orange is higher, certain or not. "
+               f"{c.verdict_rate(v)}: blue and framed is lower than the twin's, orange is higher, certain or not. "
                f"{forest.GAP}. Signs: "
                + ", ".join(f"{sign} {word}" for word, sign in SIGNS.items() if word in v["verdict"])
                + "." + forest.judged_told(v) + forest.marks_told(v, forest.named(v))

@@ -194,6 +194,45 @@ static void test_not_tuned(void **state)
     }
 }
 
+/* Of a contrast of a variant at a tuned rate with one for which none was tuned nothing is decided,
+ * and no family counts it; where the suite sets the other rate itself it is asked for. */
+static void test_uneven_contrast(void **state)
+{
+#define NF4 "exp_avg=nf4:4s/block:64/bisect/mid/hi"
+    static const char text[] =
+        "variant: [\"adamw_f32," NF4 "\", \"adamw_f32,%s," NF4 "\"]\n"
+        "source: \"problem:nqm:n=256\"\nseed: 1..7\nsteps: 60\n" PAIRED "rates:\n" RATE("", "4");
+    static const struct {
+        const char *change;
+        enum qm_rates want;
+    } cases[] = {{"beta2=0.99", QM_RATES_uneven},
+                 {"lr=1e-2", QM_RATES_untuned},
+                 {"min_numel=0", QM_RATES_same}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct paired_cells a;
+        struct qm_protocol *p;
+        char suite[2048];
+        int is_uneven = cases[i].want == QM_RATES_uneven;
+        snprintf(suite, sizeof suite, text, cases[i].change);
+        cells_of(suite, &a);
+        run(&a);
+        assert_int_equal(qm_protocol_make(&a.r, &p), QM_OK);
+        assert_int_equal(p->n_contrasts, 1);
+        const struct qm_contrast_row *c = p->contrast;
+        assert_int_equal(c->rates, cases[i].want);
+        for (int k = 0; k < QM_OUTCOME_COUNT; k++) {
+            assert_int_equal(c->by[k].d.n, 7);
+            assert_int_equal(c->by[k].verdict == QM_DECISION_uneven, is_uneven);
+            assert_int_equal(c->same[k].verdict == QM_DECISION_uneven, is_uneven);
+            assert_int_equal(isnan(c->by[k].q), cases[i].want != QM_RATES_untuned);
+        }
+        qm_protocol_free(p);
+        release(&a);
+    }
+#undef NF4
+}
+
 /* The curve in the file is that of the runs: at a few rates, the mean of log10 of the twin's late
  * gap over seeds; and the rate is where it is lowest. */
 static void test_tuned_curve(void **state)
@@ -231,6 +270,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_search), cmocka_unit_test(test_best_against_best),
-        cmocka_unit_test(test_not_tuned), cmocka_unit_test(test_tuned_curve)};
+        cmocka_unit_test(test_not_tuned), cmocka_unit_test(test_uneven_contrast),
+        cmocka_unit_test(test_tuned_curve)};
     return cmocka_run_group_tests(tests, make_suite_file, remove_suite_file);
 }
