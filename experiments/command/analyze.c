@@ -1,4 +1,5 @@
 /* analyze.c - qualm analyze: measures the quantization error of stored tensors. */
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,7 @@ struct options {
     enum qm_metrics_level level; /* the least that has all metrics */
     struct qm_recipes whole;     /* of --recipe */
     json_t *remarks;             /* what there is to say about the files, text by path */
+    int64_t beyond, beyond_in;   /* float64 numbers of a file above any float32; tensors of these */
     qm_status status;            /* the first failure of an argument */
 };
 
@@ -303,8 +305,24 @@ static qm_status bind(const struct options *o, const struct qm_entry *e, struct 
     return QM_OK;
 }
 
-static qm_status analyze_entry(const struct options *o, const char *path, struct qm_file *f,
-                               int index, struct qm_progress *progress, struct qm_rows *rows)
+/* Counts the finite numbers of a float64 tensor that float32 makes infinite. */
+static qm_status count_beyond(struct options *o, struct qm_file *f, int index)
+{
+    double x[512];
+    int64_t found = 0, numel = qm_file_entry(f, index)->numel;
+    for (int64_t at = 0, n; at < numel; at += n) {
+        n = numel - at < 512 ? numel - at : 512;
+        QM_TRY(qm_file_read_double(f, index, at, n, x));
+        for (int64_t i = 0; i < n; i++)
+            found += isfinite(x[i]) && isinf((float)x[i]);
+    }
+    o->beyond += found;
+    o->beyond_in += found > 0;
+    return QM_OK;
+}
+
+static qm_status analyze_entry(struct options *o, const char *path, struct qm_file *f, int index,
+                               struct qm_progress *progress, struct qm_rows *rows)
 {
     const struct qm_entry *e = qm_file_entry(f, index);
     struct qm_row label = {.file = path,
@@ -330,6 +348,8 @@ static qm_status analyze_entry(const struct options *o, const char *path, struct
     }
     if (st == QM_OK && wanted)
         st = qm_analyze_tensor(f, index, a, o->n_judges, &how, &classes);
+    if (st == QM_OK && e->dtype == QM_DTYPE_f64 && classes.inf > 0)
+        st = count_beyond(o, f, index);
     if (st == QM_OK && !wanted && alike) { /* one row gives the reason for all judges */
         label.skipped = a[0].skipped;
         st = qm_rows_add(rows, &label);
@@ -397,8 +417,10 @@ static qm_status analyze_file(struct options *o, const char *path, int *matched,
     if (qm_cli.verbose)
         qm_note("%s: %s, %d tensors, %lld elements match", path, qm_file_format(f),
                 qm_file_count(f), (long long)total);
-    char remark[QM_FILE_REMARK];
-    qm_status st = matching && qm_file_remark(f, remark) ? remark_on(path, remark, o) : QM_OK;
+    char remark[QM_FILE_REMARK + 200] = "";
+    int has_remark = matching && qm_file_remark(f, remark);
+    qm_status st = QM_OK;
+    o->beyond = o->beyond_in = 0;
     for (int i = 0; st == QM_OK && i < qm_file_count(f); i++)
         if (qm_entry_matches(qm_file_entry(f, i)->name, o->filter)) {
             ++*matched;
@@ -408,7 +430,13 @@ static qm_status analyze_file(struct options *o, const char *path, int *matched,
         st = qm_file_check(f);
     qm_progress_end(&progress);
     qm_file_close(f);
-    return st;
+    if (o->beyond)
+        snprintf(
+            remark + strlen(remark), 200,
+            "%s%lld numbers of float64, in %lld of its tensors, are larger than any float32 and "
+            "are read as infinite",
+            has_remark ? "; " : "", (long long)o->beyond, (long long)o->beyond_in);
+    return st == QM_OK && remark[0] ? remark_on(path, remark, o) : st;
 }
 
 /* QM_NO_MATCH that names the first tensor of the first file. */

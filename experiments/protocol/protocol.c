@@ -176,10 +176,10 @@ static void diverged_text(const struct qm_verdict_row *v, char *text, size_t siz
 
 static void print_verdicts(const struct qm_protocol *p)
 {
-    static const char *const heads[] = {"problem", "label",  "n",       "log10 of gap / twin's",
-                                        "95 %",    "median", "float32", "bits",
-                                        "coded",   "verdict"};
-    struct qm_table *t = qm_table_open(10, heads);
+    static const char *const heads[] = {"problem", "label",  "n",      "log10 of gap / twin's",
+                                        "95 %",    "median", "q",      "float32",
+                                        "bits",    "coded",  "verdict"};
+    struct qm_table *t = qm_table_open(11, heads);
     int64_t count[RATES_COUNT] = {0}, plain = 0, alike = 0;
     char suite[300];
     for (int64_t i = 0; i < p->n_verdicts; i++) {
@@ -198,6 +198,7 @@ static void print_verdicts(const struct qm_protocol *p)
         qm_table_cell(t, "%s", where);
         qm_table_cell(t, "%.3g to %.3g", d->lo95, d->hi95);
         qm_table_cell(t, "%.3g", d->median);
+        qm_table_cell(t, "%.2g", v->by[0].q);
         qm_table_cell(t, "%.3g", v->null.mean);
         qm_table_cell(t, "%.4g", v->bits);
         if (isnan(v->coded))

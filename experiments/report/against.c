@@ -1,6 +1,7 @@
 /* against.c - Compares the variants of a result file with those of an archive, pair by pair. */
 #include "experiments/report/against.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,7 @@ struct group {
     double q, delta;
     int is_tuned; /* the pairs ran at a rate that was tuned for the twin */
     int is_plain; /* one of the two gave no codes: there is nothing to compare */
+    int is_apart; /* float32 states are not equivalent to the twin either, here */
 };
 
 struct judged {
@@ -101,8 +103,11 @@ static qm_status set_by_verdicts(const struct qm_pairs *p, struct qm_result *of,
     const struct qm_run_rows *s = is_archive ? p->b : p->a;
     int64_t rows = 0, n;
     char **problem = NULL, **label = NULL, **rates = NULL, **verdict = NULL;
+    int64_t *apart = NULL;
     if (qm_result_texts(of, VERDICTS, "rates", &n, &rates) != QM_OK)
         rates = NULL;
+    if (qm_result_i64(of, VERDICTS, "null_apart", &n, &apart) != QM_OK)
+        apart = NULL;
     qm_status st = qm_result_texts(of, VERDICTS, "problem", &rows, &problem);
     if (st == QM_OK)
         st = qm_result_texts(of, VERDICTS, "label", &n, &label);
@@ -118,12 +123,14 @@ static qm_status set_by_verdicts(const struct qm_pairs *p, struct qm_result *of,
             continue;
         if (is_archive && rates)
             j->group[g].is_tuned = strcmp(rates[i], not_tuned) != 0;
+        j->group[g].is_apart |= apart && apart[i];
         j->group[g].is_plain |= strcmp(verdict[i], qm_decision_text(QM_DECISION_plain)) == 0;
     }
     free(problem);
     free(label);
     free(rates);
     free(verdict);
+    free(apart);
     return st == QM_NO_MATCH ? QM_OK : st; /* an archive without verdicts */
 }
 
@@ -175,8 +182,8 @@ static qm_status store_pairs(const struct qm_pairs *p, const struct judged *j,
     size_t room = (size_t)n + 1;
     const char **text = calloc(6 * room, sizeof *text);
     double *number = calloc(NUMBERS * room, sizeof *number);
-    int64_t *count = calloc(room, sizeof *count);
-    struct qm_column column[7 + NUMBERS] = {
+    int64_t *count = calloc(2 * room, sizeof *count);
+    struct qm_column column[8 + NUMBERS] = {
         {"problem", QM_COLUMN_text, "", "the problem", text},
         {"label", QM_COLUMN_text, "", "the variant here", text + room},
         {"archive", QM_COLUMN_text, "", "the archived variant", text + 2 * room},
@@ -193,6 +200,10 @@ static qm_status store_pairs(const struct qm_pairs *p, const struct judged *j,
     column[6 + NUMBERS] = (struct qm_column){"archive_recipe", QM_COLUMN_text, "",
                                              "the recipe of the archived variant", text + 5 * room};
     int ok = text && number && count;
+    column[7 + NUMBERS] = (struct qm_column){
+        "float32_apart", QM_COLUMN_i64, "1",
+        "1: float32 states are not equivalent to the twin either, and no title counts the verdict",
+        count ? count + room : NULL};
     for (int64_t i = 0; ok && i < n; i++) {
         const struct group *g = &j->group[i];
         const struct qm_pair *pair = &p->pair[g->first];
@@ -207,6 +218,7 @@ static qm_status store_pairs(const struct qm_pairs *p, const struct judged *j,
         text[4 * room + (size_t)i] = g->is_tuned ? "same rate" : not_tuned;
         text[5 * room + (size_t)i] = p->b->recipe[p->b->cell[pair->theirs]];
         count[i] = g->x.n;
+        count[room + (size_t)i] = g->is_apart;
         for (int k = 0; k < NUMBERS; k++)
             number[(size_t)k * room + (size_t)i] = value[k];
     }
@@ -215,7 +227,7 @@ static qm_status store_pairs(const struct qm_pairs *p, const struct judged *j,
                             "Each variant here against each archived one, where problem, "
                             "seed, learning rate, steps and twin agree; positive is worse; over "
                             "instances' locations where there are several.",
-                            n, 7 + NUMBERS, column)
+                            n, 8 + NUMBERS, column)
            : qm_fail(QM_NO_MEMORY, "pairs");
     free(text);
     free(number);
@@ -261,6 +273,26 @@ static double apart_value(const struct qm_run_rows *s, int64_t i, enum qm_stage 
                                      : (double)qm_run_instance(s, i);
 }
 
+/* In out[REASON], of the archived runs that fail with run i at its twin, of an archived variant
+ * (theirs.n: of all), what keeps the one apart from which least does. */
+static void twins_told(const struct qm_pairs *p, int64_t i, int64_t theirs, char *out)
+{
+    int least = INT_MAX;
+    for (int64_t k = 0; k < p->b->rows; k++) {
+        char text[REASON];
+        if (!qm_run_is_plain(p->b, k) || (theirs != p->theirs.n && p->theirs.of[k] != theirs) ||
+            strcmp(p->b->problem[k], p->a->problem[i]) != 0 || p->b->scale[k] != p->a->scale[i] ||
+            p->b->seed[k] != p->a->seed[i] ||
+            qm_run_instance(p->b, k) != qm_run_instance(p->a, i) ||
+            p->of[i * p->theirs.n + p->theirs.of[k]] != QM_STAGE_twin)
+            continue;
+        int n = qm_run_twins_told(p->a, i, p->b, k, text, sizeof text);
+        if (n < least)
+            snprintf(out, REASON, "%s%s", qm_stage_text[QM_STAGE_twin], text);
+        least = n < least ? n : least;
+    }
+}
+
 /* The reason of a stage with the values of run i and those of an archived variant (theirs.n: of
  * all) on the problem of the run: "another number of steps there: 40, here 20". */
 static void stage_told(const struct qm_pairs *p, int64_t i, int64_t theirs, enum qm_stage s,
@@ -268,6 +300,10 @@ static void stage_told(const struct qm_pairs *p, int64_t i, int64_t theirs, enum
 {
     struct qm_value_range there[2] = {{.n = 0}, {.n = 0}};
     char text[2][100];
+    if (s == QM_STAGE_twin) {
+        twins_told(p, i, theirs, out);
+        return;
+    }
     for (int64_t k = 0; k < p->b->rows; k++)
         if (qm_run_is_plain(p->b, k) && (theirs == p->theirs.n || p->theirs.of[k] == theirs) &&
             strcmp(p->b->problem[k], p->a->problem[i]) == 0)

@@ -21,7 +21,7 @@ static const char *const keys[SHOWN] = {"better",    "worse",   "equivalent",
 struct tally {
     const char *label, *archive, *recipe;
     double scale;
-    int64_t place, problems, of[SHOWN];
+    int64_t place, problems, of[SHOWN], apart;
 };
 
 /* Those that are better more often than worse come first, else the order of the file. */
@@ -33,7 +33,8 @@ static int by_wins(const void *x, const void *y)
 }
 
 /* Counts the rows into tallies, a zeroed list with room for all; returns how many there are. */
-static int64_t count(int64_t rows, char **text[4], const double *scale, struct tally *all)
+static int64_t count(int64_t rows, char **text[4], const double *scale, const int64_t *apart,
+                     struct tally *all)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < rows; i++) {
@@ -47,6 +48,7 @@ static int64_t count(int64_t rows, char **text[4], const double *scale, struct t
         all[k].scale = scale[i];
         all[k].place = k;
         all[k].problems++;
+        all[k].apart += apart[i];
         for (int v = 0; v < SHOWN; v++)
             all[k].of[v] += strcmp(text[2][i], qm_decision_text(shown[v])) == 0;
         n += k == n;
@@ -63,6 +65,7 @@ static json_t *tally_json(const struct tally *t)
                   qm_json_number(t->scale), "problems", (json_int_t)t->problems);
     for (int v = 0; v < SHOWN; v++)
         json_object_set_new(o, keys[v], json_integer((json_int_t)t->of[v]));
+    json_object_set_new(o, "float32_apart", json_integer((json_int_t)t->apart));
     return o;
 }
 
@@ -71,8 +74,10 @@ qm_status qm_against_counts(struct qm_result *pairs, json_t **out)
     static const char *const names[] = {"label", "archive", "verdict", "archive_recipe"};
     char **text[4] = {NULL}, *rates = NULL, *advice = NULL;
     double *scale = NULL, archived;
-    int64_t rows = 0;
+    int64_t rows = 0, *apart = NULL;
     qm_status st = qm_result_f64(pairs, PAIRS, "lr_scale", &rows, &scale);
+    if (st == QM_OK)
+        st = qm_result_i64(pairs, PAIRS, "float32_apart", &rows, &apart);
     for (int k = 0; st == QM_OK && k < 4; k++)
         st = qm_result_texts(pairs, PAIRS, names[k], &rows, &text[k]);
     if (st == QM_OK)
@@ -86,7 +91,7 @@ qm_status qm_against_counts(struct qm_result *pairs, json_t **out)
         st = qm_fail(QM_NO_MEMORY, "counts");
     if (st == QM_OK) {
         json_t *list = json_array();
-        int64_t n = count(rows, text, scale, all);
+        int64_t n = count(rows, text, scale, apart, all);
         for (int64_t i = 0; i < n; i++)
             json_array_append_new(list, tally_json(&all[i]));
         *out = json_pack("{s:s, s:s, s:I, s:o}", "rates", rates, "advice", advice, "archived",
@@ -95,6 +100,7 @@ qm_status qm_against_counts(struct qm_result *pairs, json_t **out)
     for (int k = 0; k < 4; k++)
         free(text[k]);
     free(scale);
+    free(apart);
     free(rates);
     free(advice);
     free(all);
@@ -118,6 +124,8 @@ qm_status qm_against_table(struct qm_result *pairs, struct qm_text_grid *out)
     for (int v = 0; v < SHOWN; v++)
         qm_grid_column(&g, qm_decision_text(shown[v]), "", "problems", 1);
     qm_grid_column(&g, "of", "", "problems on which runs of both are paired", 1);
+    qm_grid_column(&g, "float32 apart", "",
+                   "of these, where float32 states are not equivalent to the twin either", 1);
     qm_grid_column(&g, "archive_recipe", "", "the recipe of the archived variant", 0);
     json_array_foreach (json_object_get(told, "counts"), i, one) {
         qm_grid_text(&g, json_string_value(json_object_get(one, "label")));
@@ -126,6 +134,7 @@ qm_status qm_against_table(struct qm_result *pairs, struct qm_text_grid *out)
         for (int v = 0; v < SHOWN; v++)
             qm_grid_number(&g, json_number_value(json_object_get(one, keys[v])), "%g");
         qm_grid_number(&g, json_number_value(json_object_get(one, "problems")), "%g");
+        qm_grid_number(&g, json_number_value(json_object_get(one, "float32_apart")), "%g");
         qm_grid_text(&g, json_string_value(json_object_get(one, "archive_recipe")));
     }
     json_decref(told);
@@ -141,19 +150,21 @@ void qm_against_print(const json_t *told, const char *archive)
 {
     size_t i, n = 0;
     json_t *one, *counts = json_object_get(told, "counts");
-    const char *heads[SHOWN + 5] = {"label", "archived"}, **head = heads + 2;
+    const char *heads[SHOWN + 6] = {"label", "archived"}, **head = heads + 2;
     for (int v = 0; v < SHOWN; v++)
         *head++ = qm_decision_text(shown[v]);
     *head++ = "of";
+    *head++ = "float32 apart";
     *head++ = "lr_scale";
     *head = "archived recipe";
-    struct qm_table *t = qm_table_open(SHOWN + 5, heads);
+    struct qm_table *t = qm_table_open(SHOWN + 6, heads);
     json_array_foreach (counts, i, one) {
         qm_table_cell(t, "%s", json_string_value(json_object_get(one, "label")));
         qm_table_cell(t, "%s", json_string_value(json_object_get(one, "archive")));
         for (int v = 0; v < SHOWN; v++)
             qm_table_cell(t, "%lld", json_integer_value(json_object_get(one, keys[v])));
         qm_table_cell(t, "%lld", json_integer_value(json_object_get(one, "problems")));
+        qm_table_cell(t, "%lld", json_integer_value(json_object_get(one, "float32_apart")));
         qm_table_cell(t, "%g", json_number_value(json_object_get(one, "lr_scale")));
         qm_table_cell(t, "%s", json_string_value(json_object_get(one, "archive_recipe")));
         size_t k = 0;

@@ -2,6 +2,7 @@
 #include "experiments/report/against_pairs.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,6 +99,33 @@ static enum qm_stage stage_of(const struct qm_run_rows *a, int64_t i, const char
         return QM_STAGE_lost; /* both gaps are the constant of diverged runs */
     int is_apart = strcmp(a->status[i], "elsewhere") == 0 || strcmp(b->status[k], "elsewhere") == 0;
     return is_apart ? QM_STAGE_basin : QM_STAGE_paired;
+}
+
+int qm_run_twins_told(const struct qm_run_rows *a, int64_t i, const struct qm_run_rows *b,
+                      int64_t k, char *text, size_t size)
+{
+    struct qm_recipe here, there;
+    int n = 0;
+    size_t used = 0;
+    text[0] = 0;
+    if (qm_recipe_parse(a->recipe[a->cell[i]], &here) == QM_OK &&
+        qm_recipe_parse(b->recipe[b->cell[k]], &there) == QM_OK) {
+#define X(name, initial, what)                                                                  \
+    if ((double)here.hyper.name != (double)there.hyper.name &&                                  \
+        (qm_rule_reads(here.rule, #name) || qm_rule_reads(there.rule, #name)) && used < size) { \
+        used += (size_t)snprintf(text + used, size - used, "%s" #name " %.9g, here %.9g",       \
+                                 n++ ? "; " : ": ", (double)there.hyper.name,                   \
+                                 (double)here.hyper.name);                                      \
+    }
+        QM_HYPER_LIST(X)
+        QM_HYPER_FLAG_LIST(X)
+#undef X
+    }
+    if (n == 0)
+        snprintf(text, size,
+                 ": other rates (suite key rates: baseline takes that archive's), data "
+                 "or a changed problem");
+    return n;
 }
 
 static int add_pair(struct qm_pairs *p, int64_t i, int64_t k)

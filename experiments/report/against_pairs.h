@@ -33,8 +33,7 @@ int64_t qm_run_instance(const struct qm_run_rows *s, int64_t i);
     X(family,  "the rules differ, and so do the twins")                                   \
     X(start,   "the starts differ: parameters of another precision, or other data")       \
     X(steps,   "another number of steps there")                                           \
-    X(twin,    "the twins differ: other rates (suite key rates: baseline takes that archive's), " \
-               "hyper-parameters, data or a changed problem")                             \
+    X(twin,    "the twins differ")                                                         \
     X(result,  "failed, here or there")                                                   \
     X(lost,    "diverged, here and there")                                                \
     X(basin,   "ended in another basin than most twins did, here or there")               \
@@ -49,6 +48,11 @@ enum qm_stage {
 };
 
 extern const char *const qm_stage_text[]; /* the reason of each stage */
+
+/* What differs between the twins of run i of a and run k of b, as far as recipes say it, in words
+ * that follow those of QM_STAGE_twin; returns how many hyper-parameters do. */
+int qm_run_twins_told(const struct qm_run_rows *a, int64_t i, const struct qm_run_rows *b,
+                      int64_t k, char *text, size_t size);
 
 struct qm_pair {
     int64_t mine, theirs; /* rows */

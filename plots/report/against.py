@@ -33,9 +33,11 @@ def draw_panel(c, v, low, high):
 
 def answer(v, rates):
     """How many pairs of a variant here and an archived one were judged how, in words."""
-    words = v["verdict"].tolist()
+    apart = v["float32_apart"] == 1
+    words = v["verdict"][~apart].tolist()
     said = [f"{word} in {words.count(word)}" for word in forest.SHAPES if word in words]
-    return f"Of {len(words)} pairs with archived variants, at {rates}, those here are " \
+    said += [f"on a problem where float32 is apart too in {int(apart.sum())}"] * bool(apart.any())
+    return f"Of {len(apart)} pairs with archived variants, at {rates}, those here are " \
         + ", ".join(said)
 
 
@@ -64,7 +66,10 @@ def draw(c, out):
                "or worse: the 95 % interval lies on one side of 0, after Benjamini and Hochberg's "
                "correction at 5 %; else undecided. Only runs with the same problem, seed, learning rate, steps and "
                "double-precision twin are paired; the table /against/apart says which archived "
-               "variants are not, and what did not agree." + campaign.lost_told(lost, " In means and "
+               "variants are not, and what did not agree."
+               + " Float32 is apart too: float32 states are not equivalent to the twin either, and "
+               "the title does not count the verdict." * bool((v["float32_apart"] == 1).any())
+               + campaign.lost_told(lost, " In means and "
                "intervals the gap 1000 stands for that of a run that diverged, and a pair of which "
                "both did is left out; where all of a variant did nothing is drawn but the verdict."),
                forest.shapes(v) + c.legend(labels))

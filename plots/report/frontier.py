@@ -58,8 +58,9 @@ def panel(grid, words, points, exact, best):
         style = grid.look[label]
         ax.plot([p[0] for p in mine], [p[1] if np.isfinite(p[1]) else np.nan for p in mine],
                 color=style["color"], linestyle=line[label], linewidth=0.8)
-    ax.step([p[0] for p in best], [p[1] for p in best], where="post", color="#7f7f7f", linewidth=1,
-            zorder=1)
+    ends = [(exact[0][0], best[-1][1])] if best and exact else []  # where an exact one takes over
+    ax.step(*zip(*[p[:2] for p in best] + ends, strict=True) if best else ((), ()), where="post",
+            color="#7f7f7f", linewidth=1, zorder=1)
     mark_exact(ax, [(bits, 0, dict(grid.look[label], marker=by_place.get(
         place, grid.look[label]["marker"]))) for bits, label, place in exact])
     every = [p[0] for p in (*points, *exact)]

@@ -425,3 +425,23 @@ P
         [[ $output != *twice* ]]
     done
 }
+
+@test "analyze says which float64 numbers are beyond float32" {
+    local at="$BATS_TEST_TMPDIR"
+    "$PYTHON" - "$at" <<'P'
+import struct, sys
+def npy(name, values):
+    head = b"{'descr': '<f8', 'fortran_order': False, 'shape': (%d,), }" % len(values)
+    head += b" " * (63 - (len(head) + 10) % 64) + b"\n"
+    with open(f"{sys.argv[1]}/{name}.npy", "wb") as f:
+        f.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head
+                + struct.pack(f"<{len(values)}d", *values))
+inf = float("inf")
+npy("wide", [1e300, -3.5e38, inf, 1.0, 3.4e38, 1e-300] * 100)
+npy("fits", [inf, 3.4e38, 1.0] * 100)
+P
+    run -0 --separate-stderr qualm analyze -Q nf4:4s/block:64 "$at/wide.npy" "$at/fits.npy"
+    [ "$(grep -c "beyond\|larger than any float32" <<<"$stderr")" = 1 ]
+    [[ "$stderr" == *"wide.npy: 200 numbers of float64, in 1 of its tensors, are larger than any float32 and are read as infinite"* ]]
+    grep -q "^wide .* 600 .* 300 " <<<"$output"
+}
