@@ -79,7 +79,6 @@ void qm_case_fused_errors(struct qm_case_run *r, const struct qm_case_plan *s, d
         if (!v.d || !is_unlike || v.n == 0)
             continue;
         int64_t count = qm_groups_count(&v.d->q, v.shape, v.n);
-        int64_t run = qm_slot_has_numbers(&v.d->q) ? v.n : qm_slot_run(&v.d->q, v.shape);
         struct qm_element_scale scale = {0};
         memset(r->lo, 0, sizeof *r->lo * (size_t)count);
         memset(r->hi, 0, sizeof *r->hi * (size_t)count);
@@ -87,7 +86,7 @@ void qm_case_fused_errors(struct qm_case_run *r, const struct qm_case_plan *s, d
         for (int64_t i = 0, left = 0; i < v.n; i++, left--) {
             if (left <= 0 && !qm_slot_has_numbers(&v.d->q)) {
                 scale = qm_element_scale_of(&v, i, r->lo, r->hi, r->flag, 0);
-                left = run;
+                left = qm_groups_stay(&v.d->q, v.shape, i);
             }
             out[k][i] = fused_error(&v, i, &scale);
         }

@@ -35,12 +35,12 @@ void qm_slot_judge(const struct qm_slot_view *v, int slot, double *lo, double *h
     if (qm_slot_has_two_scales(&v->d->q))
         qm_slot_fold_quotients(v, lo, hi, flag);
     qm_slot_judge_scales(v, lo, hi, flag, count, t, f, at);
-    int64_t run = qm_slot_run(&v->d->q, v->shape), remaining = 0; /* elements that share s */
+    int64_t remaining = 0; /* elements that share s */
     struct qm_element_scale s = {0};
     for (int64_t i = 0; i < v->n; i++, remaining--) {
         if (remaining <= 0) {
             s = qm_element_scale_of(v, i, lo, hi, flag, 0);
-            remaining = run;
+            remaining = qm_groups_stay(&v->d->q, v->shape, i);
         }
         t->draw_error = 0.0f;
         if (qm_slot_judge_code(v, slot, i, &s, t, f, at)) {

@@ -32,6 +32,10 @@ struct qm_slot_view {
  * and affine, three under expand. */
 int64_t qm_groups_count(const struct qm_quantizer *q, const struct qm_shape *shape, int64_t n);
 
+/* How many elements from i on, i among them, have element i's scales: at least 1, perhaps more than
+ * there are. */
+int64_t qm_groups_stay(const struct qm_quantizer *q, const struct qm_shape *shape, int64_t i);
+
 /* Writes the indices of element i's scales to group[QM_MAX_RANK]; returns how many (0 to
  * QM_MAX_RANK). */
 int qm_groups_of(const struct qm_quantizer *q, const struct qm_shape *shape, int64_t i,

@@ -86,6 +86,23 @@ int64_t qm_groups_count(const struct qm_quantizer *q, const struct qm_shape *sha
     return sum;
 }
 
+int64_t qm_groups_stay(const struct qm_quantizer *q, const struct qm_shape *shape, int64_t i)
+{
+    int64_t run = qm_slot_run(q, shape), at;
+    if (run > 0)
+        return run - i % run;
+    switch (q->norm) {
+    case QM_NORM_id:
+    case QM_NORM_tensor: return INT64_MAX;
+    case QM_NORM_row: run = qm_shape_numel(shape) / shape->dim[0]; return run - i % run;
+    case QM_NORM_rowblock:
+        at = i % shape->dim[1];
+        run = shape->dim[1] - at;
+        return run < q->block - at % q->block ? run : q->block - at % q->block;
+    default: return 1;
+    }
+}
+
 int qm_groups_of(const struct qm_quantizer *q, const struct qm_shape *shape, int64_t i,
                  int64_t *group)
 {

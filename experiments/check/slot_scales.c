@@ -58,12 +58,17 @@ void qm_slot_fold_quotients(const struct qm_slot_view *v, double *lo, double *hi
 
 void qm_slot_fold(const struct qm_slot_view *v, double *lo, double *hi, int *flag)
 {
-    int64_t group[QM_MAX_RANK];
-    for (int64_t i = 0; i < v->n; i++) {
-        int count = qm_groups_of(&v->d->q, v->shape, i, group), what = 0;
-        if (qm_slot_has_two_scales(&v->d->q)) {
-            group[0] = group[qm_slot_first_scale(&v->d->q)];
-            count = 1;
+    int64_t group[QM_MAX_RANK], remaining = 0; /* elements that share group */
+    int count = 0;
+    for (int64_t i = 0; i < v->n; i++, remaining--) {
+        int what = 0;
+        if (remaining <= 0) {
+            count = qm_groups_of(&v->d->q, v->shape, i, group);
+            remaining = qm_groups_stay(&v->d->q, v->shape, i);
+            if (qm_slot_has_two_scales(&v->d->q)) {
+                group[0] = group[qm_slot_first_scale(&v->d->q)];
+                count = 1;
+            }
         }
         double low = 0.0, high = 0.0, least = 0.0, most = 0.0;
         if (isnan(v->want[i]))

@@ -52,7 +52,15 @@ static void times(const double *x, int x_t, const double *y, int64_t a, int64_t 
         double *restrict row = out + i * c;
         for (int64_t j = 0; j < c; j++)
             row[j] = 0.0;
-        for (int64_t k = 0; k < b; k++) {
+        int64_t k = 0;
+        for (; k + 4 <= b; k += 4) { /* four at a time, in order, for fewer stores */
+            const double *at = x + i * across + k * down, *restrict from = y + k * c;
+            const double by[] = {at[0], at[down], at[2 * down], at[3 * down]};
+            for (int64_t j = 0; j < c; j++)
+                row[j] = row[j] + by[0] * from[j] + by[1] * from[c + j] + by[2] * from[2 * c + j] +
+                         by[3] * from[3 * c + j];
+        }
+        for (; k < b; k++) {
             const double by = x[i * across + k * down], *restrict from = y + k * c;
             for (int64_t j = 0; j < c; j++)
                 row[j] += by * from[j];
