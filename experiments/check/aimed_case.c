@@ -515,21 +515,26 @@ static int graded_roots(const struct qm_domain *d, struct qm_domain_source *s, i
 
 /* Factors of Muon with a shorter side beyond 16, in tiles of which the last is not whole, and with
  * rows beyond 256: products are computed in blocks there.  One of eight has both sides beyond 256,
- * mostly by a quarter: what a second tile of 256 does wrongly shows little in a row of it. */
+ * mostly by a quarter: what a second tile of 256 does wrongly shows little in a row of it.  Most
+ * others have a side beyond 320 of a multiple of 16 and one more or one less. */
 static int blocked_factor(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                           struct qm_case *c)
 {
     static const int64_t edges[] = {17, 33, 63, 257, 65, 66, 127, 129};
-    enum { EDGES = sizeof edges / sizeof *edges, WIDE = 270, BOTH = 15 };
+    enum { EDGES = sizeof edges / sizeof *edges, WIDE = 270, BOTH = 15, LONG = 320, MORE = 16 };
     if (!(d->reads >> QM_HYPER_adjust & 1) || i % 20 != 13)
         return 0;
     struct qm_case to = {
         .shape = {2, {0}}, .kind = QM_CLASS_normal, .t = 1 + qm_domain_below(s, 30), .forced = 1};
-    int is_tall = qm_domain_one_in(s, 2);
-    int64_t edge = edges[i / 20 % EDGES];
+    int64_t turn = i / 20, edge = edges[turn % EDGES];
+    int is_tall = (turn / 2 + turn / 16) % 2 == 0,
+        is_long = edge >= 63 && (turn / EDGES % 2 == 0 || edge > 100);
     edge += edge == 257 && !qm_domain_one_in(s, 4) ? 64 : 0;
     to.shape.dim[is_tall] = edge;
     to.shape.dim[!is_tall] = edge + qm_domain_below(s, edge > WIDE - BOTH ? BOTH : WIDE);
+    if (edge < WIDE - BOTH && is_long) /* a row too few shows beside a wide side */
+        to.shape.dim[!is_tall] =
+            LONG + 16 * qm_domain_below(s, MORE) + (qm_domain_one_in(s, 3) ? -1 : 1);
     if (!qm_domain_takes(d, &to))
         return 0;
     *c = to;

@@ -219,9 +219,26 @@ static int is_hole(const struct qm_aim *a, int k, int64_t i)
     return k == 1 || (rank < 2 ? i / 5 % 3 == 1 : i / cols % rows % 3 == 1 || i % cols % 4 == 2);
 }
 
+/* The number of the block that element i has in the first slot with codes, of 128 elements where
+ * its scales are not those of blocks.  *is_tail: it is a short one behind others. */
+static int64_t block_at(const struct qm_aim *a, int64_t i, int *is_tail)
+{
+    const struct qm_quantizer *q = NULL;
+    int64_t cols = a->shape->rank ? a->shape->dim[a->shape->rank - 1] : 1;
+    for (int s = 0; s < a->recipe->rule->n_slots && !q; s++)
+        q = a->recipe->slot[s].bits ? &a->recipe->slot[s] : NULL;
+    int64_t block = q && qm_norm_has_block(q->norm) && q->block > 1 ? q->block : 128;
+    int is_row = q && q->norm == QM_NORM_rowblock;
+    int64_t rest = is_row ? cols - i % cols / block * block : a->n - i / block * block;
+    *is_tail = rest < block && (is_row ? cols : a->n) > block;
+    return is_row ? i / cols * (cols / block + 1) + i % cols / block : i / block;
+}
+
 /* Class graded.  Rows, columns, both, or a diagonal that hardly couples with the rest grow towards
  * the end of their axes, or towards the start, by 2^8 to 2^20: the largest of all directions, the
- * same in all steps, is the last one or the first. */
+ * same in all steps, is the last one or the first.  Of a rule without factors three
+ * quarters of the cases have blocks instead, each of a size of its own, from 2^-20 on, and half of
+ * these a short last block of that size: nothing of one block hides in the next. */
 static float graded(const struct qm_aim *a, int64_t i, uint32_t word)
 {
     enum { ROWS, COLUMNS, BOTH, DIAGONAL, OFF = -16 };
@@ -229,6 +246,12 @@ static float graded(const struct qm_aim *a, int64_t i, uint32_t word)
     uint32_t of = qm_case_draw(a, QM_STREAM_PLANT, 0, -3), kind = of % 4;
     int64_t cols = rank ? a->shape->dim[rank - 1] : 1,
             rows = rank > 1 ? a->shape->dim[rank - 2] : 1;
+    if (of >> 9 & 3 && !qm_rule_reads(a->recipe->rule, "stat_gap")) {
+        int is_tail;
+        uint32_t size = qm_case_draw(a, QM_STREAM_PLANT, 0, -4 - block_at(a, i, &is_tail)) % 21u;
+        size = is_tail && of >> 11 & 1 ? 20 : size;
+        return ldexpf((float)qm_case_normal_of(word), -(int)size);
+    }
     double row = (double)(i / cols % rows) / (double)rows, col = (double)(i % cols) / (double)cols;
     double at = kind == ROWS ? row : kind == COLUMNS ? col : 0.5 * (row + col);
     at = of >> 2 & 1 ? 1.0 - at : at;

@@ -221,6 +221,22 @@ static float exact_first(const struct qm_aim *a, int slot, int64_t t, int64_t i,
     return (float)(((double)target - w->keep * (double)a->state[slot][i]) / w->give);
 }
 
+/* Curve expand, of which the exponent is a whole number of steps, rounded down: ratios of the
+ * largest to the least just above and below where it is one, of gradients or of their squares, by
+ * 2^-6 to 2^-19; the same in every step, so that an average of squares keeps them. */
+static float expand_edge(const struct qm_aim *a, int64_t i, uint32_t of, uint32_t word)
+{
+    enum { LEAST = 18, MULTIPLES = 60 };
+    static const double range = 100352.0; /* largest over least of the powers */
+    int64_t block = a->recipe->slot[0].block;
+    double whole = LEAST + of % MULTIPLES,
+           off = ldexp(of >> 6 & 1 ? 1.0 : -1.0, -6 - (int)(of >> 7) % 14);
+    double log_ratio = log2(range) * a->recipe->slot[0].expand / whole + off;
+    double at = i % block == 0 ? 1.0 : i % block == 1 ? 0.0 : (double)(word >> 8) * 0x1p-24;
+    float x = (float)exp2((of >> 30 & 1 ? 0.5 : 1.0) * log_ratio * at);
+    return word & 16u ? -x : x;
+}
+
 /* Curve expand, e4m3, of which a power is exact where its base is 1: the element c, the centre, has
  * the unit value 1 / scale.  With the largest element M, the least 1 / M and the exponent 1, c is
  * 1, so that a reciprocal of it is exact, too, and the scale is M / 448.  M is the one with which
@@ -230,6 +246,9 @@ static float expand_tie(const struct qm_aim *a, int64_t t, int64_t i, uint32_t w
 {
     enum { MIDS = 5, NEAR = 16 };
     int64_t block = a->recipe->slot[0].block;
+    uint32_t kept = qm_case_draw(a, QM_STREAM_PLANT, 0, -1 - i / block);
+    if (kept >> 31)
+        return expand_edge(a, i, kept, word);
     uint32_t of = qm_case_draw(a, QM_STREAM_PLANT, t, -1 - i / block);
     float mid = 1.4375f + 0.125f * (float)(of % MIDS), most = 0.0f, least = 0.0f;
     for (int k = 0, is_tie = 0; k < 2 * NEAR && !is_tie; k++) {

@@ -299,7 +299,9 @@ static int rows_of_blocks(const struct qm_domain *d, struct qm_domain_source *s,
         d->largest > QM_DOMAIN_PROJECTED)
         return 0;
     struct qm_case to = {.shape = {2, {2 + qm_domain_below(s, 2), block * blocks}},
-                         .kind = qm_domain_one_in(s, 2) ? QM_CLASS_normal : QM_CLASS_planted,
+                         .kind = turn % 2 == 1            ? QM_CLASS_graded
+                                 : qm_domain_one_in(s, 2) ? QM_CLASS_normal
+                                                          : QM_CLASS_planted,
                          .t = 1 + qm_domain_below(s, 30),
                          .forced = 1};
     to.shape.dim[1] += turn % 8 < 7 ? tails[turn % 4] : qm_domain_below(s, 99);

@@ -186,13 +186,11 @@ static qm_status judge(const struct qm_protocol *p, const struct qm_contrast_row
 }
 
 /* The rates of the two sides: the worse tuned of them, or that a tuned one stands against one that
- * is not, which the suite did not ask for by setting it. */
+ * is not. */
 static enum qm_rates rates_of(const struct qm_protocol *p, const struct qm_contrast_row *row)
 {
     enum qm_rates a = qm_rates_of(p, row->a), b = qm_rates_of(p, row->b);
-    const struct qm_comparison_group *untuned = a == QM_RATES_untuned ? row->a : row->b;
-    int is_one = (a == QM_RATES_untuned) != (b == QM_RATES_untuned);
-    return is_one && !cell_of(p, untuned)->lr_given ? QM_RATES_uneven : a < b ? a : b;
+    return (a == QM_RATES_untuned) != (b == QM_RATES_untuned) ? QM_RATES_uneven : a < b ? a : b;
 }
 
 static qm_status judge_both(const struct qm_protocol *p, struct qm_contrast_row *row,
@@ -216,6 +214,7 @@ static qm_status decide(struct qm_protocol *p)
         row[i].varied = fmin(coded_share(p, c->a), coded_share(p, c->b)); /* fmin ignores a NaN */
         row[i].in_family = row[i].varied != 0.0;
         row[i].is_uneven = c->rates == QM_RATES_uneven;
+        row[i].is_own = c->rates == QM_RATES_best;
         memcpy(row[i].is_same, c->is_same, sizeof c->is_same);
     }
     qm_status st = row ? qm_decide_rows(row, p->n_contrasts) : qm_fail(QM_NO_MEMORY, "contrasts");

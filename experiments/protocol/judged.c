@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char *const names[] = {
 #define X(name, text) #name,
@@ -133,6 +134,9 @@ qm_status qm_decide_rows(const struct qm_judged_row *row, int64_t n)
             j->verdict = decision(j, &row[i], row[i].is_same[k % 2]);
         }
     }
+    for (int64_t i = 0; st == QM_OK && i < n; i++)
+        if (!row[i].is_own)
+            memcpy(row[i].same, row[i].by, QM_OUTCOME_COUNT * sizeof *row[i].by);
     free(p);
     return st;
 }

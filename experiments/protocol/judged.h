@@ -53,6 +53,7 @@ struct qm_judged_row {
     int in_family;  /* 0: decided by its intervals alone */
     int is_same[2]; /* by, same: every pair of runs has equal outcomes, to the bit */
     int is_uneven;  /* the learning rate of one side alone was tuned */
+    int is_own;     /* by is at rates of its own; else same is by */
 };
 
 /* Decides n rows.  Each outcome at each of the two rates is a family of its own: Benjamini-Hochberg
@@ -61,7 +62,7 @@ struct qm_judged_row {
  * states have.  Where varied is 0 the verdict is QM_DECISION_plain; so it is where less than half
  * has codes and the verdict would be `equivalent`.  Else, where is_same, it is QM_DECISION_same,
  * and else, where is_uneven and there are pairs enough, QM_DECISION_uneven; such rows are not in
- * the family. */
+ * the family.  Where is_own is 0 the runs of by and same are the same, and same becomes by. */
 qm_status qm_decide_rows(const struct qm_judged_row *row, int64_t n);
 
 /* Whether d leaves out 0 and beyond does not: float32 states are as far from the twin. */

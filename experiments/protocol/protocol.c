@@ -319,6 +319,22 @@ static int64_t diverged_of(const struct qm_protocol *p, int problem, int label, 
     return n;
 }
 
+/* On how many problems the rates of some labels were tuned and those of others were not. */
+static int uneven_problems(const struct qm_protocol *p)
+{
+    int found = 0;
+    for (int k = 0; k < p->problem.n; k++) {
+        int has[2] = {0, 0};
+        for (int64_t i = 0; i < p->n_verdicts; i++) {
+            const struct qm_verdict_row *v = &p->verdict[i];
+            if (v->of.problem == k && v->of.scale == p->one && is_own(p, &v->of))
+                has[v->rates != QM_RATES_untuned] = 1;
+        }
+        found += has[0] && has[1];
+    }
+    return found;
+}
+
 static void print_scores(const struct qm_protocol *p)
 {
     enum { SHOWN = QM_DECISION_same }; /* which is of contrasts alone */
@@ -352,6 +368,11 @@ static void print_scores(const struct qm_protocol *p)
            "by verdict\n",
            same_rate);
     qm_table_close(t);
+    int uneven = uneven_problems(p);
+    if (uneven)
+        printf("on %d of %d problems the rates of some labels were tuned and those of others were "
+               "not; \"runtime / best\" is over all of them\n",
+               uneven, p->problem.n);
 }
 
 static void print_budget(const struct qm_protocol *p)

@@ -46,7 +46,7 @@
  *              log10 gap of the other, pair by pair, judged as above (without a null) in a family
  *              of its own.  Where both have the same twin that is d minus d; values with rules or
  *              rates of their own have a twin each, and the table says where.  Where the rate of
- *              one side was tuned, and that of the other neither tuned nor set by the suite,
+ *              one side was tuned and that of the other is the problem's own, or set by the suite,
  *              nothing is decided: `uneven rates`.  The key `contrast` of a suite chooses the
  *              values; else each stands against the first.
  *   targets    51 per problem: levels of hitting_times.h in equal ratios from 10^0 to the smallest

@@ -175,6 +175,7 @@ static qm_status decide(struct qm_protocol *p)
         row[i] = (struct qm_judged_row){.by = v->by, .same = v->same, .delta = v->delta};
         row[i].varied = v->varied;
         row[i].in_family = is_plain_cell && v->varied != 0.0;
+        row[i].is_own = v->rates == QM_RATES_best;
     }
     qm_status st = row ? qm_decide_rows(row, p->n_verdicts) : qm_fail(QM_NO_MEMORY, "verdicts");
     free(row);

@@ -136,6 +136,60 @@ static int add_pair(struct qm_pairs *p, int64_t i, int64_t k)
     return 1;
 }
 
+/* Whether the stage says that the twins are not those of one computation. */
+static int is_other_twin(int stage)
+{
+    return stage == QM_STAGE_family || stage == QM_STAGE_start || stage == QM_STAGE_twin;
+}
+
+/* The first run with the problem, label and scale of run i of a. */
+static int64_t first_of_group(const struct qm_pairs *p, int64_t i)
+{
+    int64_t k = 0;
+    while (p->mine.of[k] != p->mine.of[i] || p->problem.of[k] != p->problem.of[i] ||
+           p->a->scale[k] != p->a->scale[i])
+        k++;
+    return k;
+}
+
+/* Two twins are one computation in all runs or in none: where they differ in one run of a label and
+ * an archived variant on a problem, that the others are equal to ten digits is chance. */
+static qm_status drop_chance_pairs(struct qm_pairs *p)
+{
+    int64_t variants = p->theirs.n, kept = 0;
+    int64_t *first = calloc((size_t)p->a->rows + 1, sizeof *first);
+    unsigned char *other = calloc((size_t)p->a->rows + 1, (size_t)variants + 1);
+    if (!first || !other) {
+        free(first);
+        free(other);
+        return qm_fail(QM_NO_MEMORY, "pairs");
+    }
+    for (int64_t i = 0; i < p->a->rows; i++) {
+        first[i] = first_of_group(p, i);
+        for (int64_t v = 0; v < variants && p->stage[i] != QM_STAGE_COUNT; v++)
+            if (is_other_twin(p->of[i * variants + v]))
+                other[first[i] * variants + v] = p->of[i * variants + v];
+    }
+    for (int64_t k = 0; k < p->n; k++) {
+        int64_t i = p->pair[k].mine, v = p->theirs.of[p->pair[k].theirs];
+        if (other[first[i] * variants + v])
+            p->of[i * variants + v] = other[first[i] * variants + v];
+        else
+            p->pair[kept++] = p->pair[k];
+    }
+    p->n = kept;
+    for (int64_t i = 0; i < p->a->rows; i++)
+        if (p->stage[i] == QM_STAGE_paired) {
+            p->stage[i] = QM_STAGE_problem;
+            for (int64_t v = 0; v < variants; v++)
+                if (p->of[i * variants + v] > (unsigned char)p->stage[i])
+                    p->stage[i] = (enum qm_stage)p->of[i * variants + v];
+        }
+    free(first);
+    free(other);
+    return QM_OK;
+}
+
 qm_status qm_pairs_find(struct qm_pairs *p)
 {
     const struct qm_run_rows *a = p->a, *b = p->b;
@@ -165,7 +219,7 @@ qm_status qm_pairs_find(struct qm_pairs *p)
         }
     }
     free(theirs);
-    return ok ? QM_OK : qm_fail(QM_NO_MEMORY, "pairs");
+    return ok ? drop_chance_pairs(p) : qm_fail(QM_NO_MEMORY, "pairs");
 }
 
 void qm_pairs_free(struct qm_pairs *p)

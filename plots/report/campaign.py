@@ -272,15 +272,20 @@ class Campaign:
 
     def rate(self):
         """The scale `one` in words, for runs of a variant and its twin at the same rate."""
-        tuned = {"best against best", "same rate"} & self.rates()
-        whose = "the learning rate that was tuned for the twin" if tuned else self.own_rate()
-        return whose if self.one == 1 else f"{self.one:g} times {whose}"
+        is_tuned = [*self.tuned().values()]
+        n, k = len(is_tuned), sum(is_tuned)
+        times = "" if self.one == 1 else f"{self.one:g} times "
+        tuned = f"{times}the learning rate that was tuned for the twin"
+        own = times + self.own_rate()
+        return own if k == 0 else tuned if k == n else \
+            f"{tuned} (in {k} of {n} rows of the table Verdicts, else {own})"
 
     def same_rate(self):
         """The sentence on the rate of what compares runs at the same rate alone, whatever the rates
         of the verdicts."""
-        unlike = ", other than verdicts, of which some are best against best" \
-            if "best against best" in self.rates() and self.one == 1 else ""
+        best = "best against best" in self.rates() and self.one == 1
+        some = "which are" if self.rates() == {"best against best"} else "of which some are"
+        unlike = f", other than verdicts, {some} best against best" * best
         return f"Variant and twin both at {self.rate()}{unlike}. "
 
     def own_rate(self):
@@ -305,6 +310,23 @@ class Campaign:
         """The words of the column rates of the verdicts; older files have none."""
         v = self.table("verdicts") if self.paired else None
         return set(v["rates"].tolist()) if v is not None and "rates" in v else set()
+
+    def tuned(self):
+        """{(problem, label): whether its rate was tuned} at the scale `one`; older files have no
+        word of it."""
+        v = self.table("verdicts") if self.paired else None
+        if v is None or "rates" not in v:
+            return {}
+        at = v["lr_scale"] == self.one
+        return {(p, label): rates != "not tuned" for p, label, rates in
+                zip(*(v[name][at].tolist() for name in ("problem", "label", "rates")))}
+
+    def uneven(self):
+        """The problems on which the rates of some labels were tuned and those of others were
+        not."""
+        tuned = self.tuned()
+        return {p for p, label in tuned if tuned[p, label]} & \
+            {p for p, label in tuned if not tuned[p, label]}
 
     def verdict_rate(self, v):
         """The rates at which the rows of v are judged, in words, and in how many where they differ;

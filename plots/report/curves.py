@@ -175,8 +175,17 @@ def together(labels):
 
 
 def answer(winners, is_lost):
-    """Who ended lowest on how many problems, in words; winners: what `lowest` returns of each;
-    is_lost: whether any run diverged."""
+    """Who ended lowest on how many problems, in words; winners: what `lowest` returns of each, or
+    None where rates are uneven; is_lost: whether any run diverged."""
+    uneven, winners = winners.count(None), [labels for labels in winners if labels is not None]
+    told = f"; {uneven} not compared, where rates of some were tuned and of others not" \
+        * bool(uneven)
+    return (among(winners, is_lost) + told if winners else
+            "Nobody is compared: rates of some were tuned and of others not")
+
+
+def among(winners, is_lost):
+    """The same where rates are even."""
     names, n = [together(labels) for labels in winners if labels], len(winners)
     why = "half or more of the runs diverged" if is_lost else "no median loss above 0"
     if not names:
@@ -258,7 +267,8 @@ def draw(c, out):
     for problem in campaign.in_order(rows["problem"]):
         name = campaign.readable(problem)
         one = select(rows, rows["problem"] == problem)
-        winners.append(lowest(one, curves, c.plain))
+        if any((problem, label) not in c.plain for label in one["label"].tolist()):
+            winners.append(None if problem in c.uneven() else lowest(one, curves, c.plain))
         panels.append((draw_panel(c, one, curves), name, f"Loss over updates on {name}"))
     if not panels:
         return

@@ -43,14 +43,16 @@ def reached(c, ecdf):
 
 
 def same_runs(c):
-    """Alike of the runs, problem, seed and instance, of each label: a share is of all targets of a
-    label's runs, so that only labels of the same runs are compared; the others are apart."""
-    rows, found = c.rows, {}
+    """Alike of the runs, problem, seed, instance and whether its rate was tuned, of each label: a
+    share is of all targets of a label's runs, so that only labels of the same runs are compared;
+    the others are apart."""
+    rows, found, tuned = c.rows, {}, c.tuned()
     instance = rows.get("instance", np.zeros(len(rows["seed"]), int)).tolist()
     at = np.isin(rows["status"], ("ok", "diverged", "elsewhere")) & (rows["lr_scale"] == c.one)
     for i in np.flatnonzero(at):
-        run = str(rows["problem"][i]), int(rows["seed"][i]), instance[i]
-        found.setdefault(str(rows["label"][i]), set()).add(run)
+        problem, label = str(rows["problem"][i]), str(rows["label"][i])
+        run = problem, int(rows["seed"][i]), instance[i], tuned.get((problem, label))
+        found.setdefault(label, set()).add(run)
     groups = {}
     for label, runs in found.items():
         groups.setdefault(frozenset(runs), []).append(label)
@@ -109,6 +111,8 @@ def draw(c, out):
                    "better. Profiles against the best depend on who else is in the set, those "
                    "against the own twin do not."
                    + same.told("runs", "shares", "hollow")
+                   + " Runs at a rate that was tuned and runs at one that was not count as "
+                   "different runs." * bool(c.uneven())
                    + campaign.lost_told(c.lost(), LOST) + c.plain_told(),
                    [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))]
                    + c.legend())

@@ -107,7 +107,7 @@ END
         'slot: exp_avg' 'n: 4096' 'exp_avg.norm: ["block:32", "block:128", tensor]' 'seed: 1..4' \
         'summary: [{name: q, by: [exp_avg.norm, exp_avg.map], value: sqnr}]'
     [ "$(awk '$1 ~ /^(block|tensor)/ { print $3 }' "$DIR/dist.txt" | sort -u)" = 8 ]
-    on_tensors 8 "$(title dist points)"
+    on_tensors 4 "$(title dist points)" # a distribution is a panel
     [[ $(told dist points) == *"Each seed of a distribution is a tensor of its own."* ]]
     # the quadratic's start is the same for each seed, lowrank's is not
     suite equal 'variant: ["adamw4_ao,min_numel=0,whole_blocks=0", "adamw4_lpmm,min_numel=0,whole_blocks=0"]' \
