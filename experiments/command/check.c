@@ -64,7 +64,8 @@ struct options {
 static const struct argp_option options[] = {
     {"case", KEY_CASE, "ID", 0, "this case only; see --list-cases", 0},
     {"list-cases", KEY_LIST, NULL, 0,
-     "print the cases, the core and the drawn ones of each VARIANT (default: of adamw4_ao), and "
+     "print the cases, the core and the drawn ones of each VARIANT (default: of --as, else of "
+     "adamw4_ao), and "
      "stop; of a kernel of yours more are judged, N/far and what its results ask for",
      0},
     {"draws", KEY_DRAWS, "N", 0,
@@ -243,7 +244,8 @@ static int core_of(const struct options *o)
 static void list_cases(const struct options *o, const struct qm_backend *backend)
 {
     struct qm_recipe one;
-    int is_none = o->recipes.n == 0 && qm_recipe_parse("adamw4_ao", &one) == QM_OK;
+    const char *usual = o->kernel.as ? o->kernel.as : "adamw4_ao";
+    int is_none = o->recipes.n == 0 && qm_recipe_parse(usual, &one) == QM_OK;
     const struct qm_recipes all = is_none ? (struct qm_recipes){&one, 1} : o->recipes;
     json_t *list = qm_check_cases(&all, backend, o->quick ? QUICK_STRIDE : 1, draws_of(o), o->seed);
     size_t i;

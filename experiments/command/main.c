@@ -1,7 +1,10 @@
 /* main.c - The program `qualm`: runs the subcommand, and reports output that cannot be written. */
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/base/interrupt.h"
@@ -115,12 +118,32 @@ static void hang_up(int number)
     raise(SIGTERM);
 }
 
+/* QUALM_SHARE names a folder with files that ship with the program. */
+static qm_status share_check(void)
+{
+    const char *share = getenv("QUALM_SHARE");
+    struct stat of;
+    char path[PATH_MAX];
+    if (!share || !*share)
+        return QM_OK;
+    if (stat(share, &of) != 0 || !S_ISDIR(of.st_mode))
+        return qm_fail(QM_BAD_ARG, "QUALM_SHARE: '%.200s' is not a folder", share);
+    snprintf(path, sizeof path, "%.4000s/experiments", share);
+    if (stat(path, &of) != 0)
+        qm_note("QUALM_SHARE: '%.200s' has no folder experiments: files that ship with the program "
+                "are taken from beside it",
+                share);
+    return QM_OK;
+}
+
 /* Checks what the environment asks for, before anything is done. */
 static int environment_check(const char *word, int argc, char **argv)
 {
     qm_status st = qm_isa_check();
     if (st == QM_OK)
         st = qm_threads_check();
+    if (st == QM_OK)
+        st = share_check();
     qm_cli.json = st != QM_OK && qm_cli_asks_json(argc, argv);
     return st == QM_OK ? 0 : qm_cli_failed(word, st);
 }

@@ -54,7 +54,7 @@ static char *find(const char *path, int is_pattern, char *out, size_t size)
     to_parent(own);
     memcpy(parent, own, sizeof parent);
     to_parent(parent);
-    if (!is_there(path, is_pattern) && path[0] != '/') {
+    if (*path && *path != '/' && !is_there(path, is_pattern)) {
         if ((share && *share && found_in(share, "", path, is_pattern, out, size)) ||
             found_in(parent, "share/qualm/", path, is_pattern, out, size) ||
             found_in(own, "", path, is_pattern, out, size))

@@ -129,7 +129,8 @@ static qm_status take_shape(const struct qm_file *f, const char *name, const jso
     for (size_t k = 0; k < json_array_size(value); k++) {
         const json_t *d = json_array_get(value, k);
         if (!json_is_integer(d) || json_integer_value(d) < 0)
-            return qm_file_bad(f, "'%.120s': shape: size %zu is no integer of at least 0", name, k);
+            return qm_file_bad(
+                f, "'%.120s': shape: size number %zu is not an integer of at least 0", name, k + 1);
         shape.dim[shape.rank++] = json_integer_value(d);
     }
     *out = shape;

@@ -8,6 +8,7 @@
 #include "experiments/machine/shipped_files.h"
 #include "experiments/readers/reader.h"
 #include "experiments/readers/slot_names.h"
+#include "experiments/source/checkpoint_hyper.h"
 
 #include <ctype.h>
 #include <glob.h>
@@ -288,20 +289,6 @@ static int entry_of(const struct source_file *sf, const char *tensor, const char
     return at;
 }
 
-/* Hyper-parameters as the optimizer's param_groups give them. */
-static void read_checkpoint_hyper(struct qm_file *f, struct qm_recorded *p)
-{
-    static const char *const names[] = {"beta1",        "beta2",    "eps",      "lr",
-                                        "weight_decay", "momentum", "dampening"};
-    double *to[] = {&p->hyper.beta1,        &p->hyper.beta2,    &p->hyper.eps,      &p->hyper.lr,
-                    &p->hyper.weight_decay, &p->hyper.momentum, &p->hyper.dampening};
-    char path[512];
-    snprintf(path, sizeof path, "/%s", p->tensor);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (qm_file_attr_number(f, path, names[i], to[i], 1) != 1 && i < 3 && !p->unknown)
-            p->unknown = names[i];
-}
-
 /* Which relative of Adam a checkpoint's param_groups tell (qm_recorded, made_by). */
 static const char *relative_of_adam(const struct source_file *sf, const char *tensor)
 {
@@ -363,10 +350,10 @@ static qm_status checkpoint_describe(struct qm_replay *r, int i_file, const char
         QM_TRY(qm_file_read_double(sf->file, at_step, 0, 1, &step));
     else
         p->unknown = "step";
-    read_checkpoint_hyper(sf->file, p);
+    QM_TRY(qm_checkpoint_hyper(sf->path, sf->file, step, p));
     p->made_by = relative_of_adam(sf, tensor);
     p->file_number = i_file;
-    p->first_step = step >= 0.0 && step < 0x1p53 ? (int64_t)step + 1 : 1;
+    p->first_step = (int64_t)step + 1;
     p->file = strdup(base);
     if (asprintf(&p->group, "%.*s/s%06lld", (int)strcspn(base, "."), base,
                  (long long)p->first_step) < 0)

@@ -96,6 +96,25 @@ static const char *variant_of(const struct checkpoint *c, const char *name)
     return decay == 0.0 ? "adamw_f32" : NULL; /* without decay both do the same */
 }
 
+/* Says where --as names another relative of Adam than the file's options. */
+static void say_relative(const struct checkpoint *c, const char *name, const struct qm_recipe *r)
+{
+    double x;
+    int is_kin = has(c, name, "exp_avg_sq") && option(c, name, "beta1", &x);
+    const char *kin = !is_kin                                         ? NULL
+                      : option(c, name, "momentum_decay", &x)         ? "nadam"
+                      : option(c, name, "amsgrad", &x)                ? NULL
+                      : option(c, name, "decoupled_weight_decay", &x) ? "radam"
+                                                                      : NULL;
+    char line[200];
+    if (!c->as || !c->note || !kin || strcmp(kin, r->rule->family) == 0)
+        return;
+    snprintf(line, sizeof line,
+             "the file's options are those of %s; its states are taken as those of %s (--as)", kin,
+             r->rule->name);
+    c->note(line, c->context);
+}
+
 /* ---- one parameter -------------------------------------------------------------------------- */
 
 /* torch.finfo(dtype).eps, which PyTorch's Adafactor takes where its group has none. */
@@ -306,6 +325,7 @@ static qm_status read_parameter(struct checkpoint *c, const char *name, int para
                        "a recipe such as adamw_f32",
                        variant);
     QM_TRY(read_hyper(c, name, param, &r));
+    say_relative(c, name, &r);
     memset(t, 0, sizeof *t);
     strcpy(t->name, name);
     t->shape = qm_file_entry(c->f, param)->shape;

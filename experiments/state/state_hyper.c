@@ -81,10 +81,10 @@ void qm_state_keep_hyper(const struct qm_state_tensor *t, const char *target, st
     const struct qm_hyper usual = qm_hyper_default();
     struct qm_recipe from;
     struct list unread = {"", 0}, refused = {"", 0};
-    char line[QM_RECIPE_TEXT + 80];
+    char line[2 * QM_RECIPE_TEXT + 80];
     if (qm_recipe_parse(t->recipe, &from) != QM_OK) {
-        snprintf(line, sizeof line, "hyper-parameters are those of %s: recipe '%s' is not known",
-                 r->base->name, t->recipe);
+        snprintf(line, sizeof line, "hyper-parameters are those of %s: recipe '%s' is refused: %s",
+                 r->base->name, t->recipe, qm_message());
         if (note)
             note(line, context);
         return;

@@ -1,4 +1,4 @@
-/* test_slot_groups.c - Which scales the elements of drawn shapes have, and for how many in a row. */
+/* test_slot_groups.c - Which scales elements of drawn shapes have, and for how many in a row. */
 #include <gsl/gsl_rng.h>
 #include <limits.h>
 #include <setjmp.h>

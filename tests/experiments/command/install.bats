@@ -48,6 +48,10 @@ setup() {
     cp "$ROOT/experiments/suites/smoke.yaml" "$BATS_TEST_TMPDIR/share/experiments/suites/mine.yaml"
     run -0 env QUALM_SHARE="$BATS_TEST_TMPDIR/share" "$Q" list suites --names
     [ "$output" = mine ]
+    QUALM_SHARE=/nonexistent QUALM=$Q fails_with 2 "QUALM_SHARE: '/nonexistent' is not a folder" \
+        list suites
+    run -0 --separate-stderr env QUALM_SHARE="$BATS_TEST_TMPDIR" "$Q" list suites --names
+    [[ "$stderr" == *"has no folder experiments: files that ship with the program are taken "* ]]
 }
 
 @test "headers, data, scripts, completion and manual pages are installed" {

@@ -52,6 +52,14 @@ save("sgd.pt", lambda shape, i: {"momentum_buffer": t(*shape)},
      {**both, "momentum": 0.5, "dampening": 0, "nesterov": False, "maximize": False})
 save("muon.pt", lambda shape, i: {"momentum_buffer": t(*shape)},
      {**both, "momentum": 0.5, "nesterov": True, "eps": 1e-7, "ns_steps": 5})
+adam = {**both, "betas": (0.5, 0.75), "eps": 0.125, "decoupled_weight_decay": True,
+        "maximize": False, "foreach": None, "capturable": False, "differentiable": False}
+for name, more, step in (("nadam", {"momentum_decay": 0.004}, 7), ("radam", {}, 7),
+                         ("adam", {"amsgrad": False}, 7), ("beta", {"betas": (1.5, 0.75)}, 7),
+                         ("eps_nan", {"eps": float("nan")}, 7), ("early", {}, -3),
+                         ("half", {}, 2.5)):
+    save(f"{name}.pt", lambda shape, i: {"step": step, "exp_avg": t(*shape),
+                                         "exp_avg_sq": t(*shape)}, {**adam, **more})
 P
 }
 
@@ -180,4 +188,31 @@ P
             --recipe adamw4_ao,min_numel=0,whole_blocks=0 >$ending
     done
     cmp safetensors h5
+}
+
+converted() { "$QUALM" state convert "$1.pt" x.h5 --recipe adamw4_ao --as adamw_f32 2>&1; }
+
+@test "a relative of Adam whose states --as takes for another rule's is named" {
+    for name in nadam radam; do
+        run -0 converted $name
+        [[ "$output" == *"options are those of $name; its states are taken as those of adamw "* ]]
+        rm x.h5
+    done
+    run -0 converted adam
+    [[ "$output" != *"options are those of"* ]]
+    rm x.h5
+    run -0 converted beta
+    [[ "$output" == *"beta1 and beta2 must be in [0, 1)"* ]]
+}
+
+@test "analyze --recipe refuses a checkpoint with a hyper-parameter or step out of its range" {
+    run -3 "$QUALM" analyze beta.pt --recipe adamw8_bnb,min_numel=0
+    [[ "$output" == *"w: beta1 is 1.5, expected a finite number from 0 to below 1"* ]]
+    run -3 "$QUALM" analyze eps_nan.pt --recipe adamw8_bnb,min_numel=0
+    [[ "$output" == *"w: eps is nan, expected a finite number of at least 0"* ]]
+    for name in early half; do
+        run -3 "$QUALM" analyze $name.pt --recipe adamw8_bnb,min_numel=0
+        [[ "$output" == *"w: step "*", expected a whole number of at least 0"* ]]
+    done
+    run -0 "$QUALM" analyze adam.pt --recipe adamw8_bnb,min_numel=0
 }
