@@ -21,7 +21,8 @@
  * `qualm check` gives codes to tensors of any size too, with a short last block.
  *
  * A kernel may compute in a higher precision than its rule (a scalar in double where the rule forms
- * it in float32, too, of a beta as it is given or as a float32), but not in a wider range: what
+ * it in float32, too, of a beta as it is given or as a float32; SOLO's rank 0.1 (n - 1) with the
+ * double 0.1, for in double the float32 one lies above whole ranks), but not in a wider range: what
  * overflows in float32, or is 1 there and so has 1 for every power, does so here (the parameters of
  * a step whose correction 1 - b^t is 0 for that are not judged).  It may do the arithmetic in
  * another order than its rule, in these points:
