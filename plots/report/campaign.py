@@ -334,7 +334,7 @@ class Campaign:
         times = "" if self.one == 1 else f"{self.one:g} times "
         words = {"best against best": "rates of their own, variant and twin each at its best",
                  "same rate": "the learning rate that was tuned for the twin",
-                 "one side tuned": "a tuned learning rate against the problem's own"}
+                 "one side tuned": "a learning rate that was tuned against one that was not"}
         kinds = v["rates"].tolist() if "rates" in v else []
         found = {kind: kinds.count(kind) for kind in (*words, *kinds) if kind in kinds}
         said = [times + words.get(kind, self.own_rate()) for kind in found]

@@ -155,7 +155,7 @@ def draw(c, out):
         answers.append(answer(one, pair))
         axes.append(one["axis"][0] if "axis" in one else "")
         decided.append(int((np.isin(one["verdict"], ("better", "worse")) & ~one["apart"]).sum()))
-        coded.append((one["verdict"] != "not quantized").any())
+        coded.append((~np.isin(one["verdict"], ("not quantized", "uneven rates"))).any())
         if SAME in one["verdict"]:
             problems = one["problem"][one["verdict"] == SAME].tolist()
             same.append((f"{label} against {against}", problems))
