@@ -53,6 +53,10 @@ void qm_domain_give(const struct qm_domain *d, int k, enum qm_hyper_bin bin, uin
  * beside the values given before, or d->refused names its bin. */
 int qm_domain_put(const struct qm_domain *d, int k, double value, struct qm_case *c);
 
+/* plain_case.c.  A limiter takes nearly all of an update that has grown against a norm of 0, that
+ * of a fresh state beyond step 1: of such cases half have none, by a random word. */
+void qm_domain_free_limiter(const struct qm_domain *d, uint64_t word, struct qm_case *c);
+
 /* domain.c.  Both sides draw the seeds of all projections before a step: makes the step one with no
  * more than `most` of them. */
 void qm_domain_bound_step(const struct qm_domain *d, int64_t most, struct qm_case *c);

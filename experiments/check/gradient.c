@@ -88,6 +88,8 @@ void qm_case_state(const struct qm_case *c, const struct qm_aim *a, int slot, in
 {
     int is_signed = a->recipe->rule->slot_sign[slot], power = qm_case_power(c, QM_POWER_s);
     uint32_t stream = QM_STREAM_STATE + (uint32_t)slot;
+    int has_below = strcmp(a->recipe->rule->slot[slot], "eigenvalues") == 0 &&
+                    qm_case_draw(a, stream, 3, -1) % 4 == 0; /* rounding leaves such, too */
     if (a->recipe->rule->slot_whole[slot]) { /* indices: most below the size of a block */
         for (int64_t i = 0; i < n; i++)
             x[i] = (float)(qm_case_draw(a, stream, 1, i) %
@@ -98,7 +100,8 @@ void qm_case_state(const struct qm_case *c, const struct qm_aim *a, int slot, in
     for (int64_t i = 0; i < n; i++) {
         int grown = c->kind == QM_CLASS_graded ? graded_state(a, i, n) : 0;
         float z = ldexpf((float)qm_case_normal(a, stream, 1, i), power + grown);
-        x[i] = i % 11 == 7 ? 0.0f : is_signed ? z : fabsf(z);
+        int is_below = has_below && qm_case_draw(a, stream, 3, i) % 16 == 0;
+        x[i] = i % 11 == 7 ? 0.0f : is_signed ? z : is_below ? -fabsf(z) : fabsf(z);
     }
     if (qm_case_takes(c, QM_PART_sodd))
         odd_numbers(a, stream, n, is_signed, x);

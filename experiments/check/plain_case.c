@@ -99,3 +99,10 @@ struct qm_case qm_plain_case(const struct qm_domain *d, struct qm_domain_source 
     }
     return out;
 }
+
+void qm_domain_free_limiter(const struct qm_domain *d, uint64_t word, struct qm_case *c)
+{
+    int is_given = c->given >> QM_HYPER_limiter & 1, is_off = word * 0x9e3779b97f4a7c15u >> 63 != 0;
+    if (d->reads >> QM_HYPER_limiter & 1 && c->t > 1 && !qm_case_loads(c) && !is_given && is_off)
+        (void)qm_domain_put(d, QM_HYPER_limiter, 0.0, c);
+}

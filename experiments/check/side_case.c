@@ -224,6 +224,27 @@ static int long_factor(const struct qm_domain *d, struct qm_domain_source *s, in
     return 1;
 }
 
+/* Factors of order 65 and 129, whose rows have one element in their last block of 64.  The first
+ * statistic, of a gradient of full rank, is well conditioned, so that its vectors and root are
+ * known. */
+static int lone_tails(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                      struct qm_case *c)
+{
+    enum { ORDER = 64, MORE = 24 };
+    if (i % 40 != 11 || !has_factors(d))
+        return 0;
+    int64_t turn = i / 40, order = ORDER * (1 + turn % 2) + 1;
+    struct qm_case to = {.kind = QM_CLASS_normal, .t = 1 + qm_domain_below(s, 30), .forced = 1};
+    to.shape = matrix(order, order + 6 + qm_domain_below(s, MORE), (int)(turn / 2 % 2));
+    qm_domain_put(d, QM_HYPER_stat_gap, 1.0, &to);
+    qm_domain_put(d, QM_HYPER_root_gap, 1.0, &to);
+    qm_domain_put(d, QM_HYPER_max_order, (double)QM_ORDER_MOST, &to);
+    if (!qm_domain_takes(d, &to))
+        return 0;
+    *c = to;
+    return 1;
+}
+
 /* More than 2^16 rows or columns beside one or two of the others, of a rule that projects matrices
  * and scales each channel by itself; projected to rank 1, for its cost. */
 static int many_channels(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
@@ -361,7 +382,7 @@ static int thin_matrix(const struct qm_domain *d, struct qm_domain_source *s, in
 int qm_side_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                  struct qm_case *c)
 {
-    return long_factor(d, s, i, c) || many_channels(d, s, i, c) || many_matrices(d, s, i, c) ||
-           round_sides(d, s, i, c) || by_sides(d, s, i, c) || thin_matrix(d, s, i, c) ||
-           rows_of_blocks(d, s, i, c) || large_matrix(d, s, i, c);
+    return long_factor(d, s, i, c) || lone_tails(d, s, i, c) || many_channels(d, s, i, c) ||
+           many_matrices(d, s, i, c) || round_sides(d, s, i, c) || by_sides(d, s, i, c) ||
+           thin_matrix(d, s, i, c) || rows_of_blocks(d, s, i, c) || large_matrix(d, s, i, c);
 }
