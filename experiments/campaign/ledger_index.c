@@ -267,8 +267,8 @@ qm_status qm_ledger_index_heal(struct qm_ledger_index *index)
 void qm_ledger_index_note(const struct qm_ledger_index *index, const char *rest)
 {
     if (index->bad_lines || index->n_healed)
-        qm_note("%lld damaged lines in the ledgers: %lld cells were read back from their "
-                "segments%s",
+        qm_note("ledgers: damaged lines: %lld; cells without a line, read back from their "
+                "segments: %lld%s",
                 (long long)index->bad_lines, (long long)index->n_healed, rest);
 }
 

@@ -17,7 +17,7 @@ void qm_tally_draw(struct qm_tally *t, int slot, double share, double off, int u
 {
     int is_upper = share >= 0.5, i = 2 * slot + is_upper;
     double from_end = is_upper ? 1.0 - share : share;
-    if (t->is_planted)
+    if (t->is_planted || isnan(share) || isnan(off)) /* a NaN is judged as a number */
         return;
     t->draw_error = (float)((double)up - share);
     t->stoch_n[i] += 1.0;
@@ -41,7 +41,7 @@ void qm_tally_draw(struct qm_tally *t, int slot, double share, double off, int u
 
 void qm_tally_still(struct qm_tally *t, int slot, double off, int left)
 {
-    if (t->is_planted)
+    if (t->is_planted || isnan(off))
         return;
     t->still_n[slot] += 1.0;
     t->still_left[slot] += left;

@@ -355,21 +355,12 @@ static void report(const struct options *o, const struct import *m)
     qm_note("wrote %s: %lld array%s", o->out, (long long)m->n, m->n == 1 ? "" : "s");
 }
 
-/* Fails where the result cannot be written, before anything is read. */
-static qm_status can_write(const char *out)
-{
-    struct qm_atomic_file file;
-    QM_TRY(qm_atomic_file_open(out, &file));
-    qm_atomic_file_abort(&file);
-    return QM_OK;
-}
-
 static qm_status import(const struct options *o, struct import *m, int argc, char **argv)
 {
     size_t bytes = 0, done = 0;
     struct qm_progress progress;
     int64_t at = 0, elements = 0;
-    QM_TRY(can_write(o->out));
+    QM_TRY(qm_atomic_file_check(o->out)); /* before anything is read */
     for (int i = 0; i < o->n_paths; i++)
         QM_TRY(list_file(o, i, m));
     if (m->n == 0)

@@ -3,6 +3,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
 #include "experiments/report/against.h"
+#include "experiments/store/atomic_file.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -98,6 +99,10 @@ int qm_cmd_report(int argc, char **argv)
     if (n_stdout > 1)
         return qm_cli_failed(
             "report", qm_fail(QM_BAD_ARG, "%s and %s both on stdout", to_stdout[0], to_stdout[1]));
+    const char *const file[] = {o.out, o.markdown, o.latex, o.archive};
+    for (size_t i = 0; i < sizeof file / sizeof *file; i++)
+        if (file[i] && !is_stdout(file[i]) && qm_atomic_file_check(file[i]) != QM_OK)
+            return qm_cli_failed("report", QM_BAD_FILE);
     json_t *out;
     qm_status st = qm_report_make(&o, &out);
     if (st != QM_OK)

@@ -265,7 +265,7 @@ static qm_status prepare(struct options *o)
     qm_note("%lld x %lld formats make sense, of %lld x %lld", (long long)s->space.n[0],
             (long long)s->space.n[1], (long long)s->space.combined[0],
             (long long)s->space.combined[1]);
-    return QM_OK;
+    return qm_halving_check(s);
 }
 
 static void print_counts(const struct qm_halving *s)

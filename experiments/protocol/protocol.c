@@ -176,9 +176,12 @@ static void diverged_text(const struct qm_verdict_row *v, char *text, size_t siz
 
 static void print_verdicts(const struct qm_protocol *p)
 {
-    static const char *const heads[] = {"problem", "label",  "n",      "log10 of gap / twin's",
-                                        "95 %",    "median", "q",      "float32",
-                                        "bits",    "coded",  "verdict"};
+    const char *heads[] = {"problem", "label",  "n",      "log10 of gap / twin's",
+                           "95 %",    "median", "q",      "float32",
+                           "bits",    "coded",  "verdict"};
+    for (int64_t i = 0; i < p->n_verdicts; i++)
+        if (p->verdict[i].by[0].d.instances > 1)
+            heads[2] = "n (instances)";
     struct qm_table *t = qm_table_open(11, heads);
     int64_t count[RATES_COUNT] = {0}, plain = 0, alike = 0;
     char suite[300];
@@ -193,7 +196,10 @@ static void print_verdicts(const struct qm_protocol *p)
         count[rates_kind(p, v->rates, &v->of)]++;
         plain += v->by[0].verdict == QM_DECISION_plain;
         alike += d->n < QM_LEAST_PAIRS && v->of.n - v->diverged - v->elsewhere >= QM_LEAST_PAIRS;
-        qm_table_cell(t, "%lld", (long long)d->n);
+        if (d->instances > 1)
+            qm_table_cell(t, "%lld (%lld)", (long long)d->n, (long long)d->instances);
+        else
+            qm_table_cell(t, "%lld", (long long)d->n);
         location_text(v->by, v->same, v->rates, where, sizeof where);
         qm_table_cell(t, "%s", where);
         qm_table_cell(t, "%.3g to %.3g", d->lo95, d->hi95);
@@ -228,7 +234,7 @@ static void print_verdicts(const struct qm_protocol *p)
         printf("too few: runs whose seeds change nothing are one pair, and a verdict needs six; a "
                "problem without noise draws its start where it may (quad: start=normal)\n");
     if (p->n_scales > 1)
-        printf("verdicts at the other %d values of lr_scale are in /protocol/verdicts\n",
+        printf("verdicts at the other values of lr_scale (%d) are in /protocol/verdicts\n",
                p->n_scales - 1);
 }
 

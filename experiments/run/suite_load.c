@@ -129,6 +129,23 @@ static void note_protocol(const struct qm_loaded_suite *l)
                 l->suite->stem);
 }
 
+/* Says where the learning rate never reaches its value, nor the schedule its beginning. */
+static void note_warmup(const struct qm_loaded_suite *l)
+{
+    int64_t n = 0, first = -1;
+    for (int64_t i = 0; i < l->n_cells; i++)
+        if (!l->cells[i].reason && l->cells[i].steps > 0 &&
+            l->cells[i].warmup >= l->cells[i].steps) {
+            first = first < 0 ? i : first;
+            n++;
+        }
+    if (n)
+        qm_note("%s: warmup %lld is not over in %lld steps, as in %lld of %lld cells: the learning "
+                "rate stays below its value there, and no schedule begins",
+                l->suite->stem, (long long)l->cells[first].warmup, (long long)l->cells[first].steps,
+                (long long)n, (long long)l->n_cells);
+}
+
 qm_status qm_loaded_suite_open(const char *path, const struct qm_loaded_suite_changes *changes,
                                struct qm_loaded_suite *out)
 {
@@ -151,6 +168,7 @@ qm_status qm_loaded_suite_open(const char *path, const struct qm_loaded_suite_ch
     QM_TRY(qm_rates_attach(out->suite, changes ? changes->rates : NULL));
     QM_TRY(qm_suite_cells(out->suite, out->replay, &out->cells, &out->n_cells));
     note_protocol(out);
+    note_warmup(out);
     qm_suite_prune_rates(out->suite);
     if (had_rates || out->suite->n_rates == 0)
         return QM_OK;

@@ -196,8 +196,7 @@ static qm_status list_pairs(struct qm_halving *s, int single, struct candidate *
     return st;
 }
 
-/* Refuses a budget that even the two smallest formats exceed, before anything is measured. */
-static qm_status check_budget(const struct qm_halving *s)
+qm_status qm_halving_check(const struct qm_halving *s)
 {
     double least[2] = {HUGE_VAL, HUGE_VAL};
     for (int slot = 0; slot < 2; slot++)
@@ -335,7 +334,7 @@ static void mark_frontier(struct qm_halving *s)
 /* Runs the rounds on the search half. */
 static qm_status run_search(struct qm_halving *s)
 {
-    QM_TRY(check_budget(s));
+    QM_TRY(qm_halving_check(s));
     for (int i = 0; i < s->reference.n; i++)
         QM_TRY(add_reference(s, &s->reference.recipe[i]));
     QM_TRY(run_range(s, QM_HALVING_ROUND_references, 0, s->n));

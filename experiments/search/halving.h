@@ -75,6 +75,9 @@ struct qm_halving {
     struct qm_results report;
 };
 
+/* Refuses a budget that even the two smallest formats exceed: QM_NO_MATCH. */
+qm_status qm_halving_check(const struct qm_halving *s);
+
 /* Runs all rounds; space and halves are made.  QM_INTERRUPTED: *stop was set, the same call goes
  * on.  QM_NO_MATCH: no composition is within the budget.  The caller frees *s in any case. */
 qm_status qm_halving_run(struct qm_halving *s);

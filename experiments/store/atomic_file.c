@@ -178,3 +178,11 @@ void qm_atomic_file_abort(struct qm_atomic_file *p)
     free(p->path);
     *p = (struct qm_atomic_file){NULL, NULL, -1};
 }
+
+qm_status qm_atomic_file_check(const char *path)
+{
+    struct qm_atomic_file file;
+    QM_TRY(qm_atomic_file_open(path, &file));
+    qm_atomic_file_abort(&file);
+    return QM_OK;
+}

@@ -28,5 +28,7 @@ qm_status qm_atomic_file_write(const struct qm_atomic_file *p, const void *bytes
 qm_status qm_atomic_file_commit(struct qm_atomic_file *p); /* releases p on success */
 /* Removes the temporary file and releases p; accepts a released p. */
 void qm_atomic_file_abort(struct qm_atomic_file *p);
+/* Fails as qm_atomic_file_open does, and leaves nothing. */
+qm_status qm_atomic_file_check(const char *path);
 
 #endif
