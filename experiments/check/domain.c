@@ -451,7 +451,7 @@ struct qm_case qm_domain_draw(const struct qm_domain *d, uint64_t seed, int64_t 
             break;
     }
     qm_domain_bound_step(d, PROJECTIONS, &c);
-    qm_domain_free_limiter(d, seed ^ (uint64_t)i, &c);
+    qm_domain_finish(d, seed ^ (uint64_t)i, &c);
     int is_aimed = c.kind == QM_CLASS_planted || c.kind == QM_CLASS_exact;
     if (d->rounds_by_draws && is_aimed && c.tensor_after_one == 0 && qm_domain_one_in(&s, 3))
         c.tensor_after_one = 1 + (uint32_t)qm_domain_below(&s, 299); /* planted draws */

@@ -53,9 +53,11 @@ void qm_domain_give(const struct qm_domain *d, int k, enum qm_hyper_bin bin, uin
  * beside the values given before, or d->refused names its bin. */
 int qm_domain_put(const struct qm_domain *d, int k, double value, struct qm_case *c);
 
-/* plain_case.c.  A limiter takes nearly all of an update that has grown against a norm of 0, that
- * of a fresh state beyond step 1: of such cases half have none, by a random word. */
-void qm_domain_free_limiter(const struct qm_domain *d, uint64_t word, struct qm_case *c);
+/* plain_case.c.  What each drawn case gets last, by a random word.  A vector becomes a matrix where
+ * the rule takes no vectors.  A limiter takes nearly all of an update that has grown against a norm
+ * of 0, that of a fresh state beyond step 1: of such cases half have none.  Half of those with a
+ * rate of 0 have numbers that are not finite, of which 0 times is NaN. */
+void qm_domain_finish(const struct qm_domain *d, uint64_t word, struct qm_case *c);
 
 /* domain.c.  Both sides draw the seeds of all projections before a step: makes the step one with no
  * more than `most` of them. */

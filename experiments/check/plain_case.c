@@ -100,9 +100,30 @@ struct qm_case qm_plain_case(const struct qm_domain *d, struct qm_domain_source 
     return out;
 }
 
-void qm_domain_free_limiter(const struct qm_domain *d, uint64_t word, struct qm_case *c)
+/* A matrix of about as many elements as the vector has, of the shape that the word draws. */
+static void fold(uint64_t word, struct qm_case *c)
 {
-    int is_given = c->given >> QM_HYPER_limiter & 1, is_off = word * 0x9e3779b97f4a7c15u >> 63 != 0;
-    if (d->reads >> QM_HYPER_limiter & 1 && c->t > 1 && !qm_case_loads(c) && !is_given && is_off)
+    int64_t n = qm_shape_numel(&c->shape), rows = 1;
+    for (int64_t most = 1 + (int64_t)(word % 64); rows < most && rows * rows < n;)
+        rows++;
+    int is_tall = word >> 8 & 1;
+    c->shape = (struct qm_shape){2, {0}};
+    c->shape.dim[is_tall] = rows;
+    c->shape.dim[!is_tall] = n / rows;
+}
+
+void qm_domain_finish(const struct qm_domain *d, uint64_t word, struct qm_case *c)
+{
+    static const struct qm_shape vector = {1, {8}}, matrix = {2, {2, 4}};
+    const struct qm_recipe *r = &d->recipe;
+    word = word * 0x9e3779b97f4a7c15u ^ word >> 17;
+    int is_given = c->given >> QM_HYPER_limiter & 1;
+    if (c->shape.rank < 2 && qm_rule_takes(r->rule, &r->hyper, &vector) != QM_OK &&
+        qm_rule_takes(r->rule, &r->hyper, &matrix) == QM_OK)
+        fold(word >> 20, c);
+    if (d->reads >> QM_HYPER_limiter & 1 && c->t > 1 && !qm_case_loads(c) && !is_given &&
+        word >> 63)
         (void)qm_domain_put(d, QM_HYPER_limiter, 0.0, c);
+    if (c->given >> QM_HYPER_lr & 1 && c->hyper[QM_HYPER_lr] == 0.0 && word >> 62 & 1)
+        c->part |= 1u << QM_PART_godd;
 }
