@@ -311,6 +311,23 @@ static float plain(enum qm_class kind, const struct qm_aim *a, int64_t i, uint32
     }
 }
 
+/* Whether blocks of a large tensor are lowered, of half of those of class normal or unit where the
+ * rule has no sums: floors of scales are met beyond 2^16 elements too. */
+static int has_lowered(const struct qm_case *c, const struct qm_aim *a)
+{
+    return a->n > QM_LARGE && a->recipe->rule->elementwise &&
+           (c->kind == QM_CLASS_normal || c->kind == QM_CLASS_unit) &&
+           qm_case_draw(a, QM_STREAM_PLANT, 0, -5) % 2u;
+}
+
+/* The power of two that element i is times then: 0, or -8 to -31 in a quarter of the blocks. */
+static int lowered(const struct qm_aim *a, int64_t i)
+{
+    int is_tail;
+    uint32_t of = qm_case_draw(a, QM_STREAM_PLANT, 0, -6 - block_at(a, i, &is_tail));
+    return of % 4u ? 0 : -8 - (int)((of >> 2) % 24u);
+}
+
 /* Parts godd and gfirst: NaN, Inf and their like among the gradients; where it is one, at a place
  * whose distance from the end is of any size.  Some at once come in a quarter of the cases, or an
  * eighth where one of them reaches all numbers and hides the others. */
@@ -330,6 +347,7 @@ void qm_case_gradient(const struct qm_case *c, const struct qm_aim *a, int64_t t
 {
     struct qm_philox_block word = {{0}}, other = {{0}};
     int power = c->kind == QM_CLASS_planted ? 0 : qm_case_power(c, QM_POWER_g); /* the aim has it */
+    int has_low = has_lowered(c, a);
     for (int64_t i = 0; i < a->n; i++) {
         if (c->kind == QM_CLASS_planted || c->kind == QM_CLASS_exact) {
             g[i] = c->kind == QM_CLASS_planted ? qm_planted_gradient(a, t, k, i)
@@ -345,7 +363,8 @@ void qm_case_gradient(const struct qm_case *c, const struct qm_aim *a, int64_t t
                : c->kind == QM_CLASS_floors
                    ? at_floor(a, t, i, word.word[i % 4])
                    : plain(c->kind, a, i, word.word[i % 4], other.word[i % 4]);
-        g[i] = power ? ldexpf(g[i], power) : g[i];
+        int by = power + (has_low ? lowered(a, i) : 0);
+        g[i] = by ? ldexpf(g[i], by) : g[i];
         g[i] = c->kind == QM_CLASS_sparse && is_hole(a, k, i) ? 0.0f : g[i];
     }
     if ((qm_case_takes(c, QM_PART_godd) && k == qm_case_steps(c) - 1) ||
