@@ -29,10 +29,10 @@
  *    was 0.8 for muon_lin and 2.7 for muon_bnb, of those of drawn cases 5.1 for k = 1 and 3.9
  *    above.  For normal matrices K d is about 15 % of |O|_F.
  *
- *    Roundings hardly add up along f(X) itself: g = <O - f(X), f(X)> / |f(X)|^2, by which the factor
- *    is longer, may be GAIN + ALONG / |f(X)|^2 and what an open norm moves.  Of 20,504 matrices
- *    (three variants, four seeds of `qualm check`) the largest g |f(X)|^2 was 0.7, of those with
- *    |f(X)|^2 of 90 or more g was at most 0.003.  A wrong coefficient or ratio of sides is such a g.
+ *    Roundings hardly add up along f(X) itself: g = <O - f(X), f(X)> / |f(X)|^2, by which the
+ *    factor is longer, may be GAIN + ALONG / |f(X)|^2 and what an open norm moves.  Of 20,504
+ *    matrices (three variants, four seeds of `qualm check`) the largest g |f(X)|^2 was 0.7, and
+ *    where |f(X)|^2 is 90 or more g was at most 0.003.  A wrong coefficient is such a g.
  *
  *    Rows and columns are judged, too, where they are alike in X, their squares at most EVEN times
  *    their mean: d^2 is a sum over singular vectors u_i, the share of row r in that of u_i is
