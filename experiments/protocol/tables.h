@@ -33,7 +33,7 @@ struct qm_comparison_group {
 /* clang-format off */
 /* The learning rates of a comparison. */
 #define QM_RATES_LIST(X) /* name, words, text */                                                  \
-    X(uneven,  "one side tuned", "of a contrast: a rate that was tuned against one that was not")   \
+    X(uneven,  "one side tuned", "of a contrast: a rate that was tuned against one that was not") \
     X(untuned, "not tuned",    "the problem's rate; none was tuned for these steps and schedule") \
     X(same,    "same rate",    "the rate that was tuned for the twin")                            \
     X(best,    "best against best", "each at the rate that was tuned for it")

@@ -299,7 +299,7 @@ P
     run "$QUALM" run -w 2 -o "$dir/d.h5" "$dir/mix.yaml"
     [ "$status" -eq 0 ]
     [[ "$output" == *"1of2.0001.h5: is damaged"* ]]
-    [[ "$output" == *"1 damaged lines"* ]]
+    [[ "$output" == *"damaged lines: 1"* ]]
     [ "$(digest_of "$dir/d.h5")" = "$want" ]
 }
 
@@ -344,7 +344,7 @@ print("byte", at, "of", len(b))
 P
         rm -f "$dir/e.h5"
         "$QUALM" merge "$dir/d.run" -o "$dir/e.h5" >/dev/null 2>"$dir/err"
-        [ $seed != sum ] || grep -q '^1 damaged lines' "$dir/err"
+        [ $seed != sum ] || grep -q "damaged lines: 1" "$dir/err"
         [ "$(digest_of "$dir/e.h5")" = "$want" ]
     done
     # one line is gone: status says so, and counts its cell
@@ -363,7 +363,7 @@ P
     run "$QUALM" run -w 2 -o "$dir/y.h5" "$dir/mix.yaml"
     [ "$status" -eq 0 ]
     [[ "$output" == *"suite.yaml: was damaged or gone"* ]]
-    [[ "$output" == *"1 damaged lines"* ]]
+    [[ "$output" == *"damaged lines: 1"* ]]
     [ "$(digest_of "$dir/y.h5")" = "$want" ]
 }
 

@@ -67,7 +67,7 @@ static void test_what_is_stated_stands(void **state)
     assert_string_equal(notes, "");
     strcpy(t.recipe, "from_tomorrow");
     qm_state_keep_hyper(&t, target, &r, collect, notes);
-    assert_non_null(strstr(notes, "recipe 'from_tomorrow' is not known"));
+    assert_non_null(strstr(notes, "recipe 'from_tomorrow' is refused: "));
 }
 
 int main(void)
