@@ -247,7 +247,7 @@ static float expand_tie(const struct qm_aim *a, int64_t t, int64_t i, uint32_t w
     enum { MIDS = 5, NEAR = 16 };
     int64_t block = a->recipe->slot[0].block;
     uint32_t kept = qm_case_draw(a, QM_STREAM_PLANT, 0, -1 - i / block);
-    if (kept >> 31)
+    if (kept >> 30 == 3)
         return expand_edge(a, i, kept, word);
     uint32_t of = qm_case_draw(a, QM_STREAM_PLANT, t, -1 - i / block);
     float mid = 1.4375f + 0.125f * (float)(of % MIDS), most = 0.0f, least = 0.0f;

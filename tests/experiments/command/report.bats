@@ -393,7 +393,7 @@ Y
     "$QUALM" report -q "$DIR/other.h5" --against "$DIR/paired.h5" --no-figures \
         -o "$DIR/again.html" >"$DIR/counts"
     grep -q "problems by verdict, at the archive's rates, which are not tuned" "$DIR/counts"
-    grep -Eq "^adamw8_ao +adamw4_ao( +[01]){7} +1 +adamw4_ao,.*min_numel=0" "$DIR/counts"
+    grep -Eq "^adamw8_ao +adamw4_ao( +[01]){8} +1 +adamw4_ao,.*min_numel=0" "$DIR/counts"
     grep -q "2 of 2 archived variants" "$DIR/counts"
     [ "$(grep -c '<td>adamw8_ao</td><td>adamw4_ao</td><td class="n">6</td>' "$DIR/other.html")" \
         -eq 1 ]
