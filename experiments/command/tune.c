@@ -12,7 +12,7 @@
 #include "experiments/suite/shared.h"
 
 /* Seeds apart from those of suites: a rate must not be chosen by the runs that it is judged on. */
-enum { FIRST_SEED = 901, SEEDS = 4 };
+enum { FIRST_SEED = 901, SEEDS = 8 };
 
 struct options {
     char **suite;
@@ -23,7 +23,7 @@ struct options {
 static const struct argp_option options[] = {
     {"variants", 'V', NULL, 0,
      "tune each variant's rate too, for best against best; else the twin's alone", 0},
-    {"seeds", 's', "N", 0, "runs at each rate, of seeds 901 on (4)", 0},
+    {"seeds", 's', "N", 0, "runs at each rate, of seeds 901 on (8)", 0},
     {"size", 'z', "SIZE", 0, "small, normal or large: the values that suites give for it", 0},
     {"out", 'o', "FILE", 0, "where rates are kept (results/rates/NAME.json)", 0},
     {"threads", 't', "N", 0, "threads (default: one for each processor)", 0},
@@ -35,8 +35,15 @@ static const char doc[] =
     "For every problem, instance, number of steps, warm-up and rule of the suite (--variants: and "
     "every variant) the rate with the lowest mean gap over the last eighth of the steps, by a "
     "search with ratio 10^(1/8) that goes on until both neighbours of the best are known to be no "
-    "better.  The whole curve of loss over rate is kept.  `qualm run` then judges variants at the "
-    "twin's rate (same rate) and, where variants were tuned, each at its own (best against best).  "
+    "better.  The whole curve of loss over rate is kept, with margins: within its margin of the "
+    "lowest loss a rate cannot be told apart from the lowest by these seeds (95 %).  A variant "
+    "gets "
+    "the one of them that is nearest to its twin's rate, so that the noise of tuning alone makes "
+    "no "
+    "difference; with one seed the lowest, for no error is known.  `qualm run` then judges "
+    "variants "
+    "at the twin's rate (same rate) and, where variants were tuned, each at its own (best against "
+    "best).  "
     "What the file has is not searched again, so that an interrupted search goes on; the rates of "
     "other sizes stay in it.\n"
     "\n"
@@ -44,7 +51,7 @@ static const char doc[] =
     "  qualm tune ablation_rank1\n"
     "  # mine.yaml is a suite of yours\n"
     "  qualm tune --variants mine.yaml && qualm run mine.yaml\n"
-    "  qualm tune --size small --seeds 8 ablation_momentum -o rates.json\n"
+    "  qualm tune --size small --seeds 16 ablation_momentum -o rates.json\n"
     "\n"
     "Exit codes: 0 done, 1 some search ended at the end of its range (five decades), 2 a mistake "
     "in a suite, 3 I/O, 4 nothing to tune, 75 interrupted; the same command goes on.";
@@ -143,11 +150,17 @@ static json_t *unit_json(const struct qm_rate_unit *u, const json_t *rates)
     return o;
 }
 
-static void print_unit(const struct qm_rate_unit *u)
+static void print_unit(const struct qm_rate_unit *u, int seeds)
 {
-    double best = u->loss[QM_RATE_MOST + u->best];
-    qm_print("%s: %.4g times the problem's rate, late gap 10^%.3f%s\n", u->key, qm_rate_at(u->best),
-             best, u->is_edge ? "; AT THE END OF THE RANGE, not used" : "");
+    const struct qm_rate_point *point = u->point + QM_RATE_MOST;
+    qm_print("%s: %.4g times the problem's rate, late gap 10^%.3f", u->key, qm_rate_at(u->chosen),
+             point[u->chosen].loss);
+    if (u->is_edge)
+        qm_print("; AT THE END OF THE RANGE, not used");
+    else if (u->chosen != u->best)
+        qm_print("; 10^%.3f at %.4g, which %d seeds cannot tell apart from it", point[u->best].loss,
+                 qm_rate_at(u->best), seeds);
+    qm_print("\n");
     fflush(stdout);
 }
 
@@ -164,7 +177,7 @@ static qm_status search(const struct options *o, const struct qm_loaded_suite *j
         if (qm_cli.json)
             json_array_append_new(into, unit_json(&u->unit[i], rates));
         else
-            print_unit(&u->unit[i]);
+            print_unit(&u->unit[i], o->seeds);
     }
     return qm_rate_file_write(path, job->suite->stem, rates);
 }

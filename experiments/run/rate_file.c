@@ -16,14 +16,6 @@
 
 enum { VERSION = 1, SUM = 17 };
 
-/* Six digits say as much as a mean over seeds is good for. */
-static double rounded(double x)
-{
-    char text[32];
-    snprintf(text, sizeof text, "%.6g", x);
-    return strtod(text, NULL);
-}
-
 /* ---- checks ---------------------------------------------------------------------------------- */
 
 /* The sum of what a file says beside it; 0: no memory. */
@@ -73,28 +65,42 @@ static qm_status check_sum(const char *path, json_t *file)
                          path, said ? said : "no text", sum);
 }
 
-/* Checks the rate of an entry that has a curve: QM_BAD_FILE unless it is its lowest point. */
-static qm_status check_curve(const char *path, const char *key, double rate, const json_t *curve)
+static double number_or(const json_t *value, double other)
 {
-    double best = HUGE_VAL, own = nan("");
+    return json_is_number(value) ? json_number_value(value) : other;
+}
+
+/* Checks the rate of an entry that has a curve: QM_BAD_FILE unless qm_rate_choose takes it. */
+static qm_status check_curve(const char *path, const char *key, const json_t *entry)
+{
+    struct qm_rate_point point[QM_RATE_POINTS];
+    const json_t *curve = json_object_get(entry, "curve"), *near = json_object_get(entry, "near");
+    double rate = json_number_value(json_object_get(entry, "rate"));
+    int n = 0;
     size_t i;
-    json_t *point;
+    json_t *value;
     if (!curve)
         return QM_OK;
-    json_array_foreach (curve, i, point) {
-        const json_t *loss = json_array_get(point, 1);
-        double x = json_is_number(loss) ? json_number_value(loss) : HUGE_VAL;
-        if (json_number_value(json_array_get(point, 0)) == rounded(rate))
-            own = x;
-        best = x < best ? x : best;
-    }
-    return own <= best ? QM_OK
-                       : qm_fail(QM_BAD_FILE,
-                                 "%s: '%.200s': its rate %.6g is %s; expected the rate with the "
-                                 "lowest loss",
-                                 path, key, rate,
-                                 isnan(own) ? "no point of its curve"
-                                            : "not the lowest point of its curve");
+    if (!json_is_array(curve) || json_array_size(curve) > QM_RATE_POINTS)
+        return qm_fail(QM_BAD_FILE, "%s: '%.200s': its curve is no list of at most %d points", path,
+                       key, QM_RATE_POINTS);
+    json_array_foreach (curve, i, value)
+        point[n++] = (struct qm_rate_point){number_or(json_array_get(value, 0), 0.0),
+                                            number_or(json_array_get(value, 1), HUGE_VAL),
+                                            number_or(json_array_get(value, 2), 0.0)};
+    int chosen = qm_rate_choose(point, n, json_number_value(near)), own = -1;
+    for (int j = 0; j < n; j++)
+        own = point[j].rate == qm_rate_rounded(rate) ? j : own;
+    int is_lowest = own >= 0 && (chosen < 0 || (!near && point[own].loss <= point[chosen].loss));
+    if (is_lowest || (own >= 0 && own == chosen) || json_is_true(json_object_get(entry, "edge")))
+        return QM_OK;
+    const char *is = own >= 0 ? "not the one that its curve gives" : "no point of its curve";
+    if (chosen < 0)
+        return qm_fail(QM_BAD_FILE, "%s: '%.200s': its rate %.6g is %s", path, key, rate, is);
+    return qm_fail(QM_BAD_FILE, "%s: '%.200s': its rate %.6g is %s; expected %.6g, the %s", path,
+                   key, rate, is, point[chosen].rate,
+                   near ? "nearest to the twin's of those that cannot be told apart from the lowest"
+                        : "rate with the lowest loss");
 }
 
 /* Adds the entries of a list to rates. */
@@ -108,7 +114,7 @@ static qm_status take_entries(const char *path, const json_t *list, json_t *rate
         if (!key || !(rate > 0.0 && rate < 1e30))
             return qm_fail(QM_BAD_FILE, "%s: entry %zu of rates has no key or no rate", path,
                            i + 1);
-        QM_TRY(check_curve(path, key, rate, json_object_get(entry, "curve")));
+        QM_TRY(check_curve(path, key, entry));
         json_object_set(rates, key, entry);
     }
     return QM_OK;
@@ -164,19 +170,23 @@ void qm_rate_file_set(json_t *rates, const struct qm_rate_unit *u, uint64_t firs
 {
     char text[48];
     json_t *curve = json_array();
-    for (int k = -QM_RATE_MOST; k <= QM_RATE_MOST; k++) {
-        double loss = u->loss[QM_RATE_MOST + k];
-        if (!isnan(loss))
-            json_array_append_new(curve,
-                                  json_pack("[f, o]", rounded(qm_rate_at(k)),
-                                            isinf(loss) ? json_null() : json_real(rounded(loss))));
+    for (int i = 0; i < QM_RATE_POINTS; i++) {
+        const struct qm_rate_point *p = &u->point[i];
+        if (isnan(p->loss))
+            continue;
+        json_t *point = json_pack("[f, o]", qm_rate_rounded(p->rate),
+                                  isinf(p->loss) ? json_null() : json_real(p->loss));
+        json_array_append_new(point, isnan(p->margin) ? json_null() : json_real(p->margin));
+        json_array_append_new(curve, point);
     }
     snprintf(text, sizeof text, "%llu..%llu", (unsigned long long)first_seed,
              (unsigned long long)first_seed + (unsigned long long)seeds - 1);
-    json_object_set_new(rates, u->key,
-                        json_pack("{s:s, s:f, s:b, s:s, s:o}", "key", u->key, "rate",
-                                  qm_rate_at(u->best), "edge", u->is_edge, "seeds", text, "curve",
-                                  curve));
+    json_t *entry =
+        json_pack("{s:s, s:f, s:b, s:s, s:o}", "key", u->key, "rate", qm_rate_at(u->chosen), "edge",
+                  u->is_edge, "seeds", text, "curve", curve);
+    if (!u->is_twin)
+        json_object_set_new(entry, "near", json_real(qm_rate_at(u->centre)));
+    json_object_set_new(rates, u->key, entry);
 }
 
 static int by_key(const void *a, const void *b)

@@ -3,14 +3,16 @@
  *     {"qualm_rates": 1, "suite": "NAME", "rates": [
  *       {"key": "problem:nqm instance=1 ...",   qm_rate_key (suite.h)
  *        "rate": 1.778, "edge": false,          factor of the problem's rate; edge: none was found
- *        "seeds": "901..904",
- *        "curve": [[0.1, -0.2], ...]}, ...],    rate, mean log10 of the late gap
+ *        "seeds": "901..908",
+ *        "near": 1.334,                         of a variant: the twin's rate
+ *        "curve": [[0.1, -0.2, 0.01], ...]}, ...],  rate, mean log10 of the late gap, margin
  *      "sum": "0123456789abcdef"}
  *
  * Rates are in the order of keys.  The sum is the first 16 hex digits of the SHA-256 of the rest in
- * jansson's compact form with sorted keys; a file without it, as one written by
- * hand, is read with a note, and one with another key is refused.  A rate is the point
- * of its curve, to six digits, with the lowest loss. */
+ * jansson's compact form with sorted keys; a file without it, as one written by hand, is read with
+ * a note, and one with another key is refused.  A rate is the one that qm_rate_choose takes of its
+ * curve, or without `near` one as low.  A point without margin, as files of earlier versions have
+ * them, has margin 0, so that the lowest is taken. */
 #ifndef QM_RUN_RATE_FILE_H
 #define QM_RUN_RATE_FILE_H
 
@@ -19,7 +21,7 @@
 #include "experiments/run/rate_search.h"
 
 /* The rates in a file, a JSON object by key; an empty one where no file is there.  QM_BAD_FILE: it
- * is no such file, its sum is another, or a rate is not the best of its curve.  A note says that a
+ * is no such file, its sum is another, or a rate is not what its curve gives.  A note says that a
  * file has no sum. */
 qm_status qm_rate_file_read(const char *path, json_t **out);
 

@@ -3,10 +3,11 @@ NumPy.
 
 A program of its own: it shares no code, no draws and no tables with Qualm.  Curvatures are 1 / i,
 gradients h x + noise of variance h / 32 (arXiv:1907.04164), the momentum is stored in blocks of 128
-as NF4 (arXiv:2305.14314).  For float64, nearest and stochastic rounding it finds the learning rate
-with the lowest mean gap over the last eighth of the steps among 10^(k / 8) times 10^-2.5, and
-prints, for fresh seeds, the mean of log10 (gap / float64's gap), each at its best rate, and its
-standard error: after the last step, and of the late gaps.
+as NF4 (arXiv:2305.14314).  For float64 it finds the learning rate with the lowest mean gap over the
+last eighth of the steps among 10^(k / 8) times 10^-2.5, for nearest and stochastic rounding the one
+nearest to float64's of those that eight seeds cannot tell apart from the lowest, and prints, for
+fresh seeds, the mean of log10 (gap / float64's gap), each at its best rate, and its standard error:
+after the last step, and of the late gaps.
 
     nqm_fair_rates.py N STEPS SEEDS
 """
@@ -57,25 +58,33 @@ def gaps(how, lr, n, steps, seeds, first):
     return gap, np.mean(late, axis=0)
 
 
-def best_rate(how, n, steps):
-    """Goes from rate to rate while a neighbour is better; four seeds apart from those judged."""
-    loss = {}
+def best_rate(how, n, steps, near):
+    """The index k of a rate: goes from rate to rate while a neighbour is better, with eight seeds
+    apart from those judged.  Of what these cannot tell apart from the lowest (Student's t, 95 %,
+    differences of the same seed) it takes what is nearest to `near`, float64's; None: the lowest.
+    """
+    score = {}
 
     def at(k):
-        if k not in loss:
-            late = gaps(how, 10 ** (k / 8 - 2.5), n, steps, 4, 9001)[1]
-            loss[k] = np.log10(late).mean()
-        return loss[k]
+        if k not in score:
+            score[k] = np.log10(gaps(how, 10 ** (k / 8 - 2.5), n, steps, 8, 9001)[1])
+        return score[k].mean()
 
-    best = 4
+    best = 4 if near is None else near
     while min(at(best - 1), at(best + 1)) < at(best):
         best += 1 if at(best + 1) < at(best - 1) else -1
-    return 10 ** (best / 8)
+    if near is None:
+        return best
+    off = {k: score[k] - score[best] for k in score}
+    same = [k for k, d in off.items() if d.mean() <= 2.3646 * d.std(ddof=1) / np.sqrt(8)]
+    return min(same, key=lambda k: (abs(k - near), at(k)))
 
 
 def main():
     n, steps, seeds = (int(word) for word in sys.argv[1:])
-    rates = {how: best_rate(how, n, steps) for how in ("float64", "nearest", "stochastic")}
+    twin = best_rate("float64", n, steps, None)
+    rates = {how: 10 ** (best_rate(how, n, steps, twin) / 8) for how in ("nearest", "stochastic")}
+    rates["float64"] = 10 ** (twin / 8)
     ends = {how: gaps(how, rate * 10 ** -2.5, n, steps, seeds, 1) for how, rate in rates.items()}
     out = {"rates": rates}
     for how in ("nearest", "stochastic"):

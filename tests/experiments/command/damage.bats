@@ -133,7 +133,7 @@ P
     one_line 3 "word.json: key 'rum', expected qualm_rates" run s.yaml --rates word.json -n
     one_line 3 "off.json: 'problem:nqm" run s.yaml --rates off.json -n
     one_line 3 "is no point of its curve" run s.yaml --rates off.json -n
-    one_line 3 "not the lowest point of its curve" run s.yaml --rates worst.json -n
+    one_line 3 "not the one that its curve gives; expected" run s.yaml --rates worst.json -n
     one_line 3 "deep.json: nests deeper" run s.yaml --rates deep.json -n
     printf 'variant: adamw4_ao\n\0[[[[' >zero.yaml
     one_line 3 "zero.yaml: is no text: byte 19 is 0" run zero.yaml -n

@@ -34,11 +34,17 @@ page() {
 import json, math, sys
 rates = json.load(open(sys.argv[1]))["rates"]
 assert len(rates) == 18 and [r["key"] for r in rates] == sorted(r["key"] for r in rates)
+twins = {r["key"].split(" adamw")[0]: r["rate"] for r in rates if "near" not in r}
+assert len(twins) == 6
 for r in rates:
-    curve = dict((rate, loss) for rate, loss in r["curve"])
-    best = min(curve, key=curve.get)
-    assert not r["edge"] and math.isclose(best, r["rate"], rel_tol=1e-5) or curve[best] == min(
-        loss for rate, loss in r["curve"] if math.isclose(rate, r["rate"], rel_tol=1e-5)), r
+    curve = {rate: loss for rate, loss, _ in r["curve"]}
+    lowest = min(curve.values())
+    near = twins[r["key"].split(" adamw")[0]]
+    same = [(abs(round(8 * math.log10(rate / near))) if "near" in r else 0, loss, rate)
+            for rate, loss, margin in r["curve"] if loss <= lowest + ("near" in r) * margin]
+    assert not r["edge"] and math.isclose(min(same)[2], r["rate"], rel_tol=1e-5), r
+    assert r.get("near", near) == near, r
+    r["rate"] = min(curve, key=curve.get)
     for side in (10 ** 0.125, 10 ** -0.125):  # never at an edge of what was tried
         assert any(math.isclose(rate, r["rate"] * side, rel_tol=1e-4) for rate in curve), r
 P
