@@ -264,12 +264,16 @@ static qm_status arrays_reserve(struct far *f)
  * whole tensor, and of a row, whose update is divided by its norm, by the ratio of the updates. */
 enum match { EXACT, NORMS, RATIO };
 
+/* 1: a large tensor's numbers are those of a small one at the same place. */
+static int is_local(const struct qm_rule *rule)
+{
+    return rule->elementwise || qm_rule_reads(rule, "clip");
+}
+
 /* What a matrix is multiplied by depends on its sides, and its momentum does not. */
 static enum match match_of(const struct far *f, const struct qm_rule *rule, const struct array *x)
 {
-    return f->is_row                                          ? *x->of ? EXACT : RATIO
-           : rule->elementwise || qm_rule_reads(rule, "clip") ? EXACT
-                                                              : NORMS;
+    return f->is_row ? *x->of ? EXACT : RATIO : is_local(rule) ? EXACT : NORMS;
 }
 
 /* Means over all elements depend on n: an update is not clipped, nor scaled by the parameters. */
@@ -572,7 +576,7 @@ qm_status qm_large_index(struct qm_kernel_file *k, const struct qm_recipe *recip
     snprintf(f->name, sizeof f->name, "2^%d + %d", ilogb((double)n), (int)f->tail);
     snprintf(f->small_name, sizeof f->small_name, "2^16 + %d", (int)f->tail);
     f->is_emulated = kernel.far_step != NULL;
-    f->is_filled = f->is_row || r->rule->elementwise || qm_rule_reads(r->rule, "clip");
+    f->is_filled = f->is_row || is_local(r->rule);
     without_means(r);
     f->windows = f->is_emulated ? MIDDLE : MIDDLE + 1;
     qm_kernel_file_use(k);

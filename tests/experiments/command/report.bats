@@ -364,6 +364,34 @@ Y
     done
 }
 
+@test "against an archive: twins of another hyper-parameter pair in no run, though some end equal" {
+    cat >"$DIR/decay0.yaml" <<'Y'
+protocol: paired
+variant: "adamw4_ao,min_numel=0"
+source: "problem:mlp"
+coupling: closed
+seed: 1..6
+steps: 100
+weight_decay: 0
+Y
+    sed 's/^weight_decay: 0/weight_decay: 5e-9/' "$DIR/decay0.yaml" >"$DIR/decay5.yaml"
+    for one in decay0 decay5; do
+        "$QUALM" run -q "$DIR/$one.yaml" -o "$DIR/$one.h5" >/dev/null
+    done
+    "$PYTHON" - "$DIR/decay0.h5" "$DIR/decay5.h5" <<'P'
+import h5py, numpy as np, sys
+end = []
+for path in sys.argv[1:]:
+    loss = h5py.File(path)["curves/twin_loss"]
+    end.append(loss["value"][()][loss["offset"][()] + loss["length"][()] - 1])
+apart = np.abs(np.log10(end[0] / end[1]))
+assert apart.min() < 1e-10 < apart.max(), apart  # some are equal to ten digits, some are not
+P
+    fails_with 4 "nothing to compare" report "$DIR/decay5.h5" --against "$DIR/decay0.h5" \
+        --no-figures -o "$DIR/decay.html"
+    [ "$(grep -c "the twins differ: weight_decay 0, here 5e-09" "$DIR/decay.html")" -ge 1 ]
+}
+
 @test "run --against writes the page; a missing archive is an error before the run" {
     long 6
     cat >"$DIR/paired.yaml" <<'Y'
