@@ -121,7 +121,7 @@ static qm_status add_metrics(struct options *o, const char *list)
              name = strtok_r(NULL, ",", &save))
             st = add_metric(o, name);
     free(copy);
-    return st;
+    return st == QM_OK && o->n_metrics == 0 ? qm_fail(QM_BAD_ARG, "--metrics names none") : st;
 }
 
 static qm_status check_slot(const char *slot)

@@ -216,8 +216,9 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_END:
         if (o->only_kernel && !o->kernel.file)
             argp_error(state, "--%s needs --kernel FILE", o->only_kernel);
-        if (o->kernel.file && o->recipes.n > 0)
-            argp_error(state, "--kernel takes what it is judged as by --as");
+        if (o->recipes.n > 0 && (o->kernel.file || o->template))
+            argp_error(state, o->kernel.file ? "--kernel takes what it is judged as by --as"
+                                             : "--template takes one VARIANT");
         refuse_contradictions(o, state);
         return 0;
     case ARGP_KEY_ARG:

@@ -80,3 +80,20 @@ char *qm_shipped_pattern_from(const char *folder, const char *path, char *out, s
         return out;
     return qm_shipped_pattern(path, out, size);
 }
+
+/* Whether the folder of a pattern is there. */
+static int has_folder(const char *pattern)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(pattern, '/');
+    if (!slash)
+        return 1;
+    snprintf(folder, sizeof folder, "%.*s", (int)(slash - pattern), pattern);
+    return strpbrk(folder, "*?[") || access(folder, F_OK) == 0;
+}
+
+int qm_has_shipped_data(void)
+{
+    char pattern[PATH_MAX];
+    return has_folder(qm_shipped_pattern(QM_SHIPPED_DATA "*.h5", pattern, sizeof pattern));
+}

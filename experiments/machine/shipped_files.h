@@ -24,4 +24,7 @@ char *qm_shipped_pattern(const char *path, char *out, size_t size);
 /* As qm_shipped_pattern, of a relative pattern that is looked for in `folder` first (NULL: not). */
 char *qm_shipped_pattern_from(const char *folder, const char *path, char *out, size_t size);
 
+/* Whether recorded states came with this copy, whatever a pattern below their folder names. */
+int qm_has_shipped_data(void);
+
 #endif

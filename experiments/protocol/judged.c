@@ -108,7 +108,8 @@ static enum qm_decision decision(const struct qm_judged *j, const struct qm_judg
 {
     enum qm_decision v = qm_decide(&j->d, row->delta, j->q);
     int is_apart = v == QM_DECISION_better || v == QM_DECISION_worse;
-    if ((is_apart && !exceeds_null(j)) || (v == QM_DECISION_equivalent && j->d.far > j->null_far))
+    int is_far = !row->is_control && j->d.far > j->null_far;
+    if ((is_apart && !exceeds_null(j)) || (v == QM_DECISION_equivalent && is_far))
         v = QM_DECISION_undecided;
     int is_plain = row->varied == 0.0 || (row->varied < 0.5 && v == QM_DECISION_equivalent);
     if (is_plain || is_same)

@@ -54,12 +54,14 @@ struct qm_judged_row {
     int is_same[2]; /* by, same: every pair of runs has equal outcomes, to the bit */
     int is_uneven;  /* the learning rate of one side alone was tuned */
     int is_own;     /* by is at rates of its own; else same is by */
+    int is_control; /* float32 states, or the twin an ulp off: of which there is no float32 beside */
 };
 
 /* Decides n rows.  Each outcome at each of the two rates is a family of its own: Benjamini-Hochberg
  * over the rows with in_family, of max(p, p of beyond).  `better` and `worse` also ask that the
  * 95 % interval of `beyond` leaves out 0; `equivalent` asks for no more runs far off than float32
- * states have.  Where varied is 0 the verdict is QM_DECISION_plain; so it is where less than half
+ * states have (none where there are none of these), but of a control, which shows how far off equal
+ * things end.  Where varied is 0 the verdict is QM_DECISION_plain; so it is where less than half
  * has codes and the verdict would be `equivalent`.  Else, where is_same, it is QM_DECISION_same,
  * and else, where is_uneven and there are pairs enough, QM_DECISION_uneven; such rows are not in
  * the family.  Where is_own is 0 the runs of by and same are the same, and same becomes by. */

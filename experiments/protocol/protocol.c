@@ -346,7 +346,7 @@ static void print_scores(const struct qm_protocol *p)
 {
     enum { SHOWN = QM_DECISION_same }; /* which is of contrasts alone */
     int64_t count[QM_DECISION_COUNT], of;
-    const char *heads[SHOWN + 4] = {"label", "runtime / twin's", "runtime / best"};
+    const char *heads[SHOWN + 4] = {"label", "score by twin", "score by best"};
     int is_any = 0;
     for (int k = 0; k < SHOWN; k++)
         heads[3 + k] = qm_decision_text((enum qm_decision)k);
@@ -378,7 +378,7 @@ static void print_scores(const struct qm_protocol *p)
     int uneven = uneven_problems(p);
     if (uneven)
         printf("on %d of %d problems the rates of some labels were tuned and those of others were "
-               "not; \"runtime / best\" is over all of them\n",
+               "not; \"score by best\" is over all of them\n",
                uneven, p->problem.n);
 }
 
@@ -499,5 +499,6 @@ json_t *qm_protocol_json(const struct qm_protocol *p)
                                                 qm_json_number(b->share.hi95)));
     }
     return json_pack("{s:o, s:o, s:I, s:o, s:o}", "verdicts", verdicts, "contrasts", contrasts,
-                     "contrasts_apart", (json_int_t)p->n_apart, "scores", scores, "budget", budget);
+                     "contrasts_left_out", (json_int_t)p->n_apart, "scores", scores, "budget",
+                     budget);
 }

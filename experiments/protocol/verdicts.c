@@ -171,11 +171,12 @@ static qm_status decide(struct qm_protocol *p)
     struct qm_judged_row *row = calloc((size_t)p->n_verdicts + 1, sizeof *row);
     for (int64_t i = 0; row && i < p->n_verdicts; i++) {
         struct qm_verdict_row *v = &p->verdict[i];
-        int is_plain_cell = qm_run_cell(p, qm_group_run(p, &v->of, 0))->role == QM_CELL_plain;
+        int role = qm_run_cell(p, qm_group_run(p, &v->of, 0))->role;
         row[i] = (struct qm_judged_row){.by = v->by, .same = v->same, .delta = v->delta};
         row[i].varied = v->varied;
-        row[i].in_family = is_plain_cell && v->varied != 0.0;
+        row[i].in_family = role == QM_CELL_plain && v->varied != 0.0;
         row[i].is_own = v->rates == QM_RATES_best;
+        row[i].is_control = role == QM_CELL_float32 || role == QM_CELL_ulp;
     }
     qm_status st = row ? qm_decide_rows(row, p->n_verdicts) : qm_fail(QM_NO_MEMORY, "verdicts");
     free(row);

@@ -4,6 +4,7 @@
 #include "core/base/grow.h"
 #include "core/base/name.h"
 #include "core/base/name_index.h"
+#include "experiments/foreign/file_copy.h"
 #include "experiments/machine/bounded_glob.h"
 #include "experiments/machine/shipped_files.h"
 #include "experiments/readers/reader.h"
@@ -22,6 +23,7 @@ enum { N_SLOTS = QM_SLOT_NAMES };
 
 struct source_file {
     char *path;
+    char *copies; /* other names of these bytes, with commas between; NULL: none */
     struct qm_file *file;
     struct qm_name_index at; /* entries by name, without a leading slash */
 };
@@ -433,11 +435,24 @@ static qm_status scan_file(struct qm_replay *r, int i_file)
     return r->n_records == before ? scan_checkpoint(r, i_file) : QM_OK;
 }
 
+/* Adds the path of a copy of a file's bytes, whose tensors would count twice. */
+static qm_status add_copy(struct source_file *sf, const char *path)
+{
+    char *text = NULL;
+    if (asprintf(&text, "%s%s%s", sf->copies ? sf->copies : "", sf->copies ? ", " : "", path) < 0)
+        return qm_fail(QM_NO_MEMORY, "data files");
+    free(sf->copies);
+    sf->copies = text;
+    return QM_OK;
+}
+
 static qm_status open_file(struct qm_replay *r, const char *path)
 {
     for (int i = 0; i < r->n_files; i++)
         if (strcmp(r->file[i].path, path) == 0)
             return QM_OK;
+        else if (qm_file_is_copy(r->file[i].path, path))
+            return add_copy(&r->file[i], path);
     struct source_file *more = realloc(r->file, (size_t)(r->n_files + 1) * sizeof *more);
     if (!more)
         return qm_fail(QM_NO_MEMORY, "data files");
@@ -457,24 +472,6 @@ static qm_status open_file(struct qm_replay *r, const char *path)
     return scan_file(r, r->n_files - 1);
 }
 
-/* Whether the folder of a pattern is there. */
-static int has_folder(const char *pattern)
-{
-    char folder[PATH_MAX];
-    const char *slash = strrchr(pattern, '/');
-    if (!slash)
-        return 1;
-    snprintf(folder, sizeof folder, "%.*s", (int)(slash - pattern), pattern);
-    return strpbrk(folder, "*?[") || access(folder, F_OK) == 0;
-}
-
-/* Whether recorded states came with this copy, whatever a pattern below their folder names. */
-static int has_shipped(void)
-{
-    char pattern[PATH_MAX];
-    return has_folder(qm_shipped_pattern(QM_SHIPPED_DATA "*.h5", pattern, sizeof pattern));
-}
-
 qm_status qm_replay_open(char *const *globs, int n_globs, struct qm_replay **out)
 {
     struct qm_replay *r = calloc(1, sizeof *r);
@@ -491,7 +488,7 @@ qm_status qm_replay_open(char *const *globs, int n_globs, struct qm_replay **out
         else if (failed != 0)
             st = qm_fail(QM_NO_MATCH, "data: no file matches '%s'%s", globs[i],
                          strncmp(globs[i], QM_SHIPPED_DATA, strlen(QM_SHIPPED_DATA)) != 0 ||
-                                 has_shipped()
+                                 qm_has_shipped_data()
                              ? ""
                              : ": this copy of qualm comes without recorded states, as a bundle "
                                "does; --data FILE names yours");
@@ -516,6 +513,7 @@ void qm_replay_close(struct qm_replay *r)
         qm_name_index_free(&r->file[i].at);
         qm_file_close(r->file[i].file);
         free(r->file[i].path);
+        free(r->file[i].copies);
     }
     free(r->record);
     free(r->file);
@@ -526,7 +524,14 @@ int qm_replay_remark(struct qm_replay *r, int i, const char **path, char out[QM_
 {
     *path = r && i < r->n_files ? r->file[i].path : NULL;
     out[0] = '\0';
-    return *path ? qm_file_remark(r->file[i].file, out) : 0;
+    if (!*path)
+        return 0;
+    int has_remark = qm_file_remark(r->file[i].file, out);
+    size_t n = strlen(out);
+    if (r->file[i].copies)
+        snprintf(out + n, QM_FILE_REMARK - n, "%s%.400s: the same bytes, left out", n ? "; " : "",
+                 r->file[i].copies);
+    return has_remark || r->file[i].copies;
 }
 
 int qm_replay_count(const struct qm_replay *r) { return r ? r->n_records : 0; }

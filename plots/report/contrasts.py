@@ -167,7 +167,7 @@ def draw(c, out):
     out.figure(NAME, panels, (first + campaign.lost_title(lost), MENU),
                others + ". " * bool(others) + unchanged(same)
                + f"At {c.verdict_rate(v)}: {forest.mean_over(v)} {forest.interval_told(v)}; "
-               f"to the right is worse. {forest.GAP}." + forest.judged_told(v)
+               f"to the right is worse. {forest.GAP}." + forest.judged_told(v, contrasts=True)
                + forest.marks_told(v, both_named(v), v["apart"])
                + twins_told(c, v) + forest.lost_told(lost) + c.left_told() + rest,
                forest.shapes(v)[:-1])

@@ -206,13 +206,17 @@ def margin(v):
     return "\u00b1\u03b4" + f" (\u03b4: {' to '.join(ends)})" * bool(ends)
 
 
-def judged_told(v):
-    """What the caption says of how a verdict is reached (experiments/protocol/README.md)."""
-    return f" Equivalent: the 90 % interval lies within {margin(v)}, and no more pairs are far " \
-        "off, over 8 robust standard deviations from the median, than with float32 states. " \
-        "Better or worse: the 95 % interval lies on one side of 0, that of the difference to " \
-        "float32 states at the same seeds does so too (where six pairs have it), and the test " \
-        "passes Benjamini and Hochberg's correction at 5 %. Else undecided." \
+def judged_told(v, contrasts=False):
+    """What the caption says of how a verdict is reached (experiments/protocol/README.md); a
+    contrast has no float32 states beside it."""
+    far, beyond = ("no pair is far off, over 8 robust standard deviations from the median", "") \
+        if contrasts else \
+        ("no more pairs are far off, over 8 robust standard deviations from the median, than with "
+         "float32 states", ", that of the difference to float32 states at the same seeds does so "
+         "too (where six pairs have it)")
+    return f" Equivalent: the 90 % interval lies within {margin(v)}, and {far}. Better or worse: " \
+        f"the 95 % interval lies on one side of 0{beyond}, and the test passes Benjamini and " \
+        "Hochberg's correction at 5 %. Else undecided." \
         + f" Too few: fewer than {LEAST_PAIRS} different pairs." * bool("too few" in v["verdict"]) \
         + " Uneven rates: the learning rate of one side was tuned and that of the other was not, " \
         "so that what differs may be the rate; nothing is decided." \

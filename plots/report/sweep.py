@@ -76,7 +76,8 @@ def draw(c, out):
         panels.append((panel(one, lines), name, answer(one, pair)))
     out.figure(NAME, panels, (answer(v, pair) + campaign.lost_title(lost), MENU),
                "Trimmed mean over pairs of runs with its 95 % interval; above 0 is worse; each "
-               f"panel has a scale of its own. {rates_told(v)}" + forest.judged_told(v)
+               f"panel has a scale of its own. {rates_told(v)}"
+               + forest.judged_told(v, contrasts=True)
                + contrasts.twins_told(c, v)
                + campaign.lost_told(lost, " Points with such runs are not drawn, and where all "
                                           "of a side did not counted."))

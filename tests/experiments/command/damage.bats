@@ -445,3 +445,26 @@ P
     [[ "$stderr" == *"wide.npy: 200 numbers of float64, in 1 of its tensors, are larger than any float32 and are read as infinite"* ]]
     grep -q "^wide .* 600 .* 300 " <<<"$output"
 }
+
+@test "a copy of a file is no second model: it is left out, and said, by a link or by another name" {
+    cp "$ROOT"/experiments/data/samples/checkpoint.pt one.pt
+    cp one.pt two.pt
+    ln -s one.pt three.pt
+    head -c -1 one.pt >four.pt && printf '\1' >>four.pt # as long, of other bytes
+    "$QUALM" analyze -R adamw4_ao,adamw8_ao one.pt --json >one.json
+    "$QUALM" analyze -R adamw4_ao,adamw8_ao one.pt two.pt three.pt --json >all.json 2>err
+    grep -q "one.pt: .*two.pt, three.pt: the same bytes, left out" err
+    "$PYTHON" - <<'P'
+import json
+one, all = (json.load(open(f"{name}.json")) for name in ("one", "all"))
+assert all["summary"] == one["summary"] and all["summary"][0]["models"] == 1
+assert "the same bytes, left out" in str(all["remarks"])
+P
+    run "$QUALM" analyze -R adamw4_ao one.pt four.pt
+    [[ "$output" != *"left out"* || "$output" == *"four.pt: "* ]]
+}
+
+@test "an empty list of metrics and a second word of --template are refused" {
+    one_line 2 "--metrics names none" analyze -m , "$ROOT"/experiments/data/*mlp*.h5
+    fails_with 2 "--template takes one VARIANT" check --template adamw4_ao adamw8_ao
+}

@@ -489,6 +489,47 @@ static void test_null_left(void **state)
     }
 }
 
+/* One seed of eight ends far off under float32 states: these are `equivalent`, as the table says
+ * of them, and nothing is `float32 apart`; a variant with as many far off is equivalent too, and
+ * one with two is not.  A contrast has no float32 states beside it: one pair far off is too many. */
+static void test_far_controls(void **state)
+{
+    struct paired_cells a;
+    struct qm_protocol *p;
+    static const double effect[] = {0, 0, 0};
+    int seen = 0;
+    (void)state;
+    cells_of(THREE, &a);
+    plant(&a, effect, 0);
+    for (int64_t i = 0; i < a.r.n_cells; i++) {
+        const struct qm_cell *c = &a.r.cell[i];
+        double d = 1e-6 * (double)(c->seed % 3);
+        int is_c =
+            c->role == QM_CELL_plain && qm_cell_value(a.s, c, qm_suite_axis(a.s, "exp_avg")) == 2;
+        if (c->seed == 1 || (c->seed == 2 && is_c)) /* a: alone at seed 1; c: at seed 2, too */
+            d = c->seed == 1 ? 1.5 : -1.5;
+        double *extra = a.r.outcome[i].value + qm_metric_count();
+        extra[QM_EXTRA_gap] = extra[QM_EXTRA_twin_gap] * pow(10, d);
+        extra[QM_EXTRA_log_gap] = d;
+    }
+    assert_int_equal(qm_protocol_make(&a.r, &p), QM_OK);
+    for (int64_t i = 0; i < p->n_verdicts; i++, seen++) {
+        const struct qm_verdict_row *v = &p->verdict[i];
+        int is_c = strcmp(p->label.word[v->of.label], "c") == 0;
+        assert_int_equal(v->by[0].d.far, 1 + is_c);
+        assert_int_equal(v->by[0].verdict, is_c ? QM_DECISION_undecided : QM_DECISION_equivalent);
+        assert_false(qm_is_apart(&v->null, v->delta));
+    }
+    assert_int_equal(seen, 2 * 5); /* a, b, c, float32 states and the twin an ulp off, twice */
+    for (int64_t i = 0; i < p->n_contrasts; i++) {
+        int far = (int)p->contrast[i].by[0].d.far;
+        assert_true(far == 0 || far == 1);
+        assert_int_equal(p->contrast[i].by[0].verdict == QM_DECISION_equivalent, far == 0);
+    }
+    qm_protocol_free(p);
+    release(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -496,7 +537,7 @@ int main(void)
         cmocka_unit_test(test_limits),     cmocka_unit_test(test_best_rate),
         cmocka_unit_test(test_no_targets), cmocka_unit_test(test_budget),
         cmocka_unit_test(test_contrasts),  cmocka_unit_test(test_two_twins),
-        cmocka_unit_test(test_null_left),
+        cmocka_unit_test(test_null_left),  cmocka_unit_test(test_far_controls),
     };
     return cmocka_run_group_tests(tests, make_suite_file, remove_suite_file);
 }
