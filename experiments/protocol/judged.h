@@ -54,7 +54,7 @@ struct qm_judged_row {
     int is_same[2]; /* by, same: every pair of runs has equal outcomes, to the bit */
     int is_uneven;  /* the learning rate of one side alone was tuned */
     int is_own;     /* by is at rates of its own; else same is by */
-    int is_control; /* float32 states, or the twin an ulp off: of which there is no float32 beside */
+    int is_control; /* float32 states, or the twin an ulp off: no float32 states beside */
 };
 
 /* Decides n rows.  Each outcome at each of the two rates is a family of its own: Benjamini-Hochberg

@@ -489,9 +489,9 @@ static void test_null_left(void **state)
     }
 }
 
-/* One seed of eight ends far off under float32 states: these are `equivalent`, as the table says
- * of them, and nothing is `float32 apart`; a variant with as many far off is equivalent too, and
- * one with two is not.  A contrast has no float32 states beside it: one pair far off is too many. */
+/* One seed of eight ends far off under float32 states: these are `equivalent` by their own row, and
+ * nothing is `float32 apart`; a variant with as many far off is equivalent too, and one with two is
+ * not.  A contrast has no float32 states beside it: one pair far off is too many. */
 static void test_far_controls(void **state)
 {
     struct paired_cells a;
