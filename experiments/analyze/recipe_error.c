@@ -1,9 +1,12 @@
 /* recipe_error.c - Measures the next update of recorded states under whole recipes. */
 #include "experiments/analyze/recipe_error.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/base/grow.h"
 #include "core/base/memory.h"
@@ -11,6 +14,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/lockstep/coded_share.h"
 #include "experiments/lockstep/lockstep.h"
+#include "experiments/machine/shipped_files.h"
 #include "experiments/suite/shared.h"
 
 /* Bytes of a pair in lockstep per element, rounded up: about 15 arrays of double. */
@@ -169,12 +173,23 @@ static qm_status say_remarks(struct qm_replay *replay, const struct qm_recipe_er
     return QM_OK;
 }
 
+/* QM_BAD_FILE: a path that is no pattern and is not there. */
+static qm_status check_there(const char *path)
+{
+    char shipped[PATH_MAX];
+    return strpbrk(path, "*?[") || access(qm_shipped(path, shipped, sizeof shipped), F_OK) == 0
+               ? QM_OK
+               : qm_fail(QM_BAD_FILE, "%s: cannot open: %s", path, strerror(errno));
+}
+
 qm_status qm_recipe_errors_measure(char *const *paths, int n_paths,
                                    const struct qm_recipe_error_options *o,
                                    struct qm_recipe_errors *e)
 {
     struct qm_replay *replay;
     int64_t total = 0, done = 0;
+    for (int i = 0; i < n_paths; i++)
+        QM_TRY(check_there(paths[i]));
     QM_TRY(qm_replay_open(paths, n_paths, &replay));
     struct qm_metrics *m = qm_metrics_open(QM_METRICS_full);
     qm_status st = m ? say_remarks(replay, o) : qm_fail(QM_NO_MEMORY, "metrics");

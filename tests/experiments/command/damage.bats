@@ -466,5 +466,8 @@ P
 
 @test "an empty list of metrics and a second word of --template are refused" {
     one_line 2 "--metrics names none" analyze -m , "$ROOT"/experiments/data/*mlp*.h5
+    for recipe in "" "-R adamw4_ao"; do # with and without recipes one code
+        fails_with 3 "absent.pt: cannot open: No such file" analyze $recipe absent.pt
+    done
     fails_with 2 "--template takes one VARIANT" check --template adamw4_ao adamw8_ao
 }
