@@ -1,6 +1,7 @@
 /* host_main.c - The warden, which forks hosts and tells how they ended, and the host itself. */
 #include <errno.h>
 #include <fcntl.h>
+#include <omp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -244,8 +245,20 @@ static struct qm_warden_answer start(const int fds[3], int judge)
     return a;
 }
 
+/* A kernel's own threads are four unless OMP_NUM_THREADS says otherwise, so that the pieces of a
+ * loop meet at three places on a machine of any size, and none spins where there are fewer
+ * processors.  The variable is for an OpenMP that only the kernel brings. */
+static void set_threads(void)
+{
+    if (getenv("OMP_NUM_THREADS"))
+        return;
+    setenv("OMP_NUM_THREADS", "4", 1);
+    omp_set_num_threads(4);
+}
+
 int qm_host_main(void)
 {
+    set_threads();
     int judge = getppid(), fds[3];
     struct qm_warden_request request;
     struct pollfd asked = {QM_HOST_SOCKET, POLLIN, 0};
