@@ -423,6 +423,7 @@ static int due_preconditioners(const struct qm_domain *d, struct qm_domain_sourc
         to.powered |= 1u << QM_POWER_s;
         to.power[QM_POWER_s] = LOADED;
     }
+    qm_domain_some_stat_decay(d, s, &to);
     if (!qm_domain_takes(d, &to))
         return 0;
     *c = to;
@@ -507,6 +508,8 @@ static int graded_roots(const struct qm_domain *d, struct qm_domain_source *s, i
     to.hyper[QM_HYPER_root_gap] = 1.0;
     to.hyper[QM_HYPER_max_order] = (double)QM_ORDER_MOST;
     to.hyper[QM_HYPER_matrix_eps] = 0.01 * (double)(1 + qm_domain_log_uniform(s, 300));
+    if (is_loaded)
+        qm_domain_some_stat_decay(d, s, &to);
     if (!qm_domain_takes(d, &to))
         return 0;
     *c = to;

@@ -183,10 +183,24 @@ static int round_sides(const struct qm_domain *d, struct qm_domain_source *s, in
         to.powered |= 1u << QM_POWER_s;
         to.power[QM_POWER_s] = LOADED;
     }
+    if (has_factors(d))
+        qm_domain_some_stat_decay(d, s, &to);
     if (!qm_domain_takes(d, &to))
         return 0;
     *c = to;
     return 1;
+}
+
+void qm_domain_some_stat_decay(const struct qm_domain *d, struct qm_domain_source *s,
+                               struct qm_case *c)
+{
+    enum { NEAREST = 20 };
+    int kind = (int)qm_domain_below(s, 6), is_loaded = c->powered >> QM_POWER_s & 1;
+    int most = is_loaded ? NEAREST : NEAREST / 2;
+    double nearly = 1.0 - ldexp(1.0, -1 - (int)qm_domain_below(s, most));
+    if (kind < 3 && d->reads >> QM_HYPER_stat_decay & 1)
+        qm_domain_put(d, QM_HYPER_stat_decay,
+                      kind == 0 ? 0.0 : kind == 1 && is_loaded ? 1.0 : nearly, c);
 }
 
 /* A side beyond 192 or 256 that is one factor of Shampoo, beside a short one, for the cost of a
@@ -218,6 +232,7 @@ static int long_factor(const struct qm_domain *d, struct qm_domain_source *s, in
     qm_domain_put(d, QM_HYPER_max_order, (double)QM_ORDER_LONG, &to);
     to.powered = 1u << QM_POWER_s;
     to.power[QM_POWER_s] = LOADED;
+    qm_domain_some_stat_decay(d, s, &to);
     if (!qm_domain_takes(d, &to))
         return 0;
     *c = to;
@@ -239,6 +254,7 @@ static int lone_tails(const struct qm_domain *d, struct qm_domain_source *s, int
     qm_domain_put(d, QM_HYPER_stat_gap, 1.0, &to);
     qm_domain_put(d, QM_HYPER_root_gap, 1.0, &to);
     qm_domain_put(d, QM_HYPER_max_order, (double)QM_ORDER_MOST, &to);
+    qm_domain_some_stat_decay(d, s, &to);
     if (!qm_domain_takes(d, &to))
         return 0;
     *c = to;
@@ -282,8 +298,8 @@ static int many_matrices(const struct qm_domain *d, struct qm_domain_source *s, 
     return 1;
 }
 
-/* Where a rule or its formats treat rows and columns apart: of ten cases seven have equal sides and
- * three are long. */
+/* Where a rule or its formats treat rows and columns apart: of ten cases seven have equal sides, of
+ * which a quarter has one side shorter by one, and three are long. */
 static int by_sides(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                     struct qm_case *c)
 {
@@ -302,6 +318,8 @@ static int by_sides(const struct qm_domain *d, struct qm_domain_source *s, int64
         int near = kind == LONG ? 0 : kind == 1000 && qm_domain_one_in(s, 2) ? 700 : kind;
         int64_t side = equal_side(d, s, near);
         shape = (struct qm_shape){2, {side, side}};
+        if (qm_domain_one_in(s, 4) && side > 1)
+            shape.dim[qm_domain_below(s, 2)] -= 1;
     }
     *c = settings(d, s, turn + 3, &shape);
     return 1;
