@@ -200,7 +200,10 @@ void qm_domain_some_stat_decay(const struct qm_domain *d, struct qm_domain_sourc
     double nearly = 1.0 - ldexp(1.0, -1 - (int)qm_domain_below(s, most));
     if (kind < 3 && d->reads >> QM_HYPER_stat_decay & 1)
         qm_domain_put(d, QM_HYPER_stat_decay,
-                      kind == 0 ? 0.0 : kind == 1 && is_loaded ? 1.0 : nearly, c);
+                      kind == 0                ? 0.0
+                      : kind == 1 && is_loaded ? 1.0
+                                               : nearly,
+                      c);
 }
 
 /* A side beyond 192 or 256 that is one factor of Shampoo, beside a short one, for the cost of a

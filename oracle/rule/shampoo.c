@@ -211,7 +211,22 @@ static size_t room_of(const struct qm_kronecker *k)
     return (size_t)(k->m * k->m + k->n * k->n + k->m * k->n);
 }
 
-/* out = L G R of tile t by the roots in `slot`; e: the error of these sums. */
+/* The largest sum of magnitudes of a column of r[n][n]. */
+static double largest_column(int64_t n, const double *r)
+{
+    double most = 0.0;
+    for (int64_t j = 0; j < n; j++) {
+        double sum = 0.0;
+        for (int64_t a = 0; a < n; a++)
+            sum += fabs(r[a * n + j]);
+        most = sum > most ? sum : most;
+    }
+    return most;
+}
+
+/* out = L G R of tile t by the roots in `slot`; e: the error of these sums.  In float32 each product
+ * rounds by QM_ETA in addition where it is below the normal range: m times in L G, which the columns
+ * of |R| multiply, and n times after that. */
 static void both_sides(const struct factors *s, int64_t t, double *const *slot, const double *g,
                        double unit, double *out, double *e, double *room)
 {
@@ -221,6 +236,7 @@ static void both_sides(const struct factors *s, int64_t t, double *const *slot, 
     double *l = room + m * n, *r = l + m * m;
     load_root(f, slot, l);
     load_root(f + 1, slot, r);
+    double below = unit >= QM_U ? QM_ETA * ((double)m * largest_column(n, r) + (double)n) : 0.0;
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t i = 0; i < m; i++)
             for (int64_t j = 0; j < n; j++) {
@@ -238,7 +254,7 @@ static void both_sides(const struct factors *s, int64_t t, double *const *slot, 
                     double term = room[i * n + a] * r[a * n + j];
                     sum += pass ? fabs(term) : term;
                 }
-                (pass ? e : out)[(f->row + i) * cols + f->col + j] = pass ? by * sum : sum;
+                (pass ? e : out)[(f->row + i) * cols + f->col + j] = pass ? by * sum + below : sum;
             }
     }
 }
