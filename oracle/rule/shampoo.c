@@ -224,7 +224,7 @@ static double largest_column(int64_t n, const double *r)
     return most;
 }
 
-/* out = L G R of tile t by the roots in `slot`; e: the error of these sums.  In float32 each product
+/* out = L G R of tile t by the roots in `slot`; e: the error of these sums.  In float32 a product
  * below the normal range rounds by QM_ETA in addition: m times in L G, which the columns of |R|
  * multiply, and n times after that. */
 static void both_sides(const struct factors *s, int64_t t, double *const *slot, const double *g,
