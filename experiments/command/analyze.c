@@ -515,6 +515,11 @@ static qm_status analyze(struct options *o, int argc, char **argv)
         st = none_analyzed(&rows, matched);
     if (st == QM_OK && o->out)
         st = save(o, argc, argv, &rows, NULL);
+    if (st == QM_OK && o->n_judges == qm_variant_count())
+        qm_note(
+            "a row for each tensor and each of %d variants: --variant LIST takes some, --recipe "
+            "LIST sums up",
+            o->n_judges);
     if (st == QM_OK)
         qm_rows_report(&rows, o->full, o->remarks);
     qm_rows_free(&rows);
