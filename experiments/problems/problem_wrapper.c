@@ -65,6 +65,32 @@ qm_status qm_problem_wrapper_check(const struct qm_problem *p, const char *args)
     return qm_problem_wrapper_check(base, rest);
 }
 
+int qm_problem_is_same(const struct qm_problem *p, const char *a, const struct qm_problem *q,
+                       const char *b)
+{
+    enum { ARGS = 16 };
+    char own[2][sizeof((struct qm_problem_wrapper){0}).own], usual[sizeof own[0]];
+    const char *base_default = find_base(p->args), *text[2] = {a ? a : "", b ? b : ""}, *rest[2];
+    const struct qm_problem *base[2];
+    double value[2][ARGS];
+    int is_wrapper = *base_default != 0, n = p->n_args - is_wrapper;
+    if (p != q || n > ARGS)
+        return 0;
+    snprintf(usual, sizeof usual, "%.*s", (int)(base_default - p->args) - is_wrapper, p->args);
+    for (int k = 0; k < 2; k++) {
+        if (is_wrapper && split(p->name, text[k], base_default + strlen("base="), own[k],
+                                sizeof own[k], &base[k], &rest[k]) != QM_OK)
+            return 0;
+        if (qm_args_read(p->name, usual, is_wrapper ? own[k] : text[k], p->arg, n, value[k]) !=
+            QM_OK)
+            return 0;
+    }
+    for (int i = 0; i < n; i++)
+        if (value[0][i] != value[1][i])
+            return 0;
+    return !is_wrapper || qm_problem_is_same(base[0], rest[0], base[1], rest[1]);
+}
+
 /* The problem named at base= in *args, or NULL; *args becomes the arguments of that problem. */
 static const struct qm_problem *base_of(const char **args)
 {

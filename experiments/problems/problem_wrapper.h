@@ -33,6 +33,11 @@ qm_status qm_problem_wrapper_open(const char *who, const char *args, const char 
  * QM_BAD_ARG otherwise. */
 qm_status qm_problem_wrapper_check(const struct qm_problem *p, const char *args);
 
+/* 1: p with args a is the problem that q with args b is: all arguments have the same values, those
+ * that a text leaves out their defaults.  Both texts have passed qm_problem_wrapper_check. */
+int qm_problem_is_same(const struct qm_problem *p, const char *a, const struct qm_problem *q,
+                       const char *b);
+
 /* Member work of struct qm_problem for the base; 0 where the base is unknown or states none. */
 double qm_problem_wrapper_work(const char *args, const char *base_default);
 

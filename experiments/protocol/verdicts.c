@@ -250,7 +250,9 @@ static qm_status budget_row(struct qm_protocol *p, const struct qm_comparison_gr
         const struct qm_run_row *run = qm_group_run(p, g, i);
         if (isnan(share[i]))
             continue;
-        s->pair[n] = (struct qm_observed){.start = run->start_gap,
+        const struct qm_cell *c = qm_run_cell(p, run);
+        s->pair[n] = (struct qm_observed){.instance = c->has_data ? (int)c->instance : 0,
+                                          .start = run->start_gap,
                                           .gap = run->gap,
                                           .twin = run->twin_gap,
                                           .x = {share[i], nan(""), nan("")}};

@@ -114,6 +114,8 @@ static qm_status take_entries(const char *path, const json_t *list, json_t *rate
         if (!key || !(rate > 0.0 && rate < 1e30))
             return qm_fail(QM_BAD_FILE, "%s: entry %zu of rates has no key or no rate", path,
                            i + 1);
+        if (json_object_get(rates, key))
+            return qm_fail(QM_BAD_FILE, "%s: two rates for '%.200s'", path, key);
         QM_TRY(check_curve(path, key, entry));
         json_object_set(rates, key, entry);
     }
@@ -231,6 +233,40 @@ qm_status qm_rate_file_write(const char *path, const char *suite, const json_t *
     return st;
 }
 
+/* A seed of the suite that rates were tuned on, too, -1 for none.  said: "901..908". */
+static long long tuned_seed(const struct qm_suite *s, const char *said)
+{
+    const struct qm_axis *a = &s->axis[qm_suite_axis(s, "seed")];
+    long long first, last;
+    if (sscanf(said, "%lld..%lld", &first, &last) != 2)
+        return -1;
+    for (int i = 0; i < a->n; i++) {
+        long long seed = strtoll(a->value[i].text, NULL, 10);
+        if (seed >= first && seed <= last)
+            return seed;
+    }
+    return -1;
+}
+
+/* Notes that the runs of a suite chose their own rate. */
+static void note_seeds(const struct qm_suite *s, const char *path, const json_t *rates)
+{
+    const char *key, *last = "";
+    json_t *entry;
+    json_object_foreach ((json_t *)(uintptr_t)rates, key, entry) {
+        const char *said = json_string_value(json_object_get(entry, "seeds"));
+        if (!said || strcmp(said, last) == 0)
+            continue;
+        long long seed = tuned_seed(s, last = said);
+        if (seed >= 0) {
+            qm_note("%s: rates were tuned on seeds %.40s, of which the suite runs %lld: its results "
+                    "chose their own rate, and look better than they are; take other seeds",
+                    path, said, seed);
+            return;
+        }
+    }
+}
+
 qm_status qm_rates_attach(struct qm_suite *s, const char *from)
 {
     char name[PATH_MAX], path[PATH_MAX];
@@ -265,6 +301,7 @@ qm_status qm_rates_attach(struct qm_suite *s, const char *from)
             st = qm_suite_add_rate(s, key, json_number_value(json_object_get(entry, "rate")));
     }
     qm_suite_sort_rates(s);
+    note_seeds(s, path, rates);
     json_decref(rates);
     return st;
 }

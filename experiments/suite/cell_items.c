@@ -112,6 +112,22 @@ static qm_status add_recorded(const struct qm_suite *s, const struct qm_replay *
     return st;
 }
 
+/* QM_BAD_ARG: two words are one problem, which tables and families of tests would count twice. */
+static qm_status check_problems(const struct qm_suite *s, const struct qm_cell_items *list)
+{
+    const struct qm_axis_value *value = s->axis[qm_suite_axis(s, "source")].value;
+    for (int i = 1; i < list->n; i++)
+        for (int k = 0; k < i && list->item[i].problem; k++) {
+            const struct qm_cell_item *a = &list->item[k], *b = &list->item[i];
+            if (a->problem && qm_problem_is_same(a->problem, a->rest, b->problem, b->rest))
+                return qm_suite_fail_at(s, value[b->value].line,
+                                        qm_fail(QM_BAD_ARG,
+                                                "'source' lists one problem twice: '%s' and '%s'",
+                                                value[a->value].text, value[b->value].text));
+        }
+    return QM_OK;
+}
+
 qm_status qm_cell_items_find(const struct qm_suite *s, const struct qm_replay *replay,
                              struct qm_cell_items *list)
 {
@@ -149,5 +165,5 @@ qm_status qm_cell_items_find(const struct qm_suite *s, const struct qm_replay *r
         if (st != QM_OK)
             return qm_suite_fail_at(s, v->line, st);
     }
-    return QM_OK;
+    return check_problems(s, list);
 }

@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +48,24 @@ static int by_label(const void *x, const void *y)
     return order ? order : (a > b) - (a < b);
 }
 
+/* By the number that a label is; words, and values with labels of their own, by label after them. */
+static int by_number(const void *x, const void *y)
+{
+    const struct qm_axis_value *v[2] = {*(struct qm_axis_value *const *)x,
+                                        *(struct qm_axis_value *const *)y};
+    double number[2];
+    for (int k = 0; k < 2; k++) {
+        char *end;
+        number[k] = strtod(v[k]->label, &end);
+        if (v[k]->label != v[k]->text || end == v[k]->label || *end || isnan(number[k]))
+            number[k] = HUGE_VAL;
+    }
+    return number[0] < number[1]   ? -1
+           : number[0] > number[1] ? 1
+           : isinf(number[0])      ? by_label(x, y)
+                                   : 0;
+}
+
 /* Checks that no label appears twice, by sorting: a suite may list 100,000 seeds one by one. */
 static qm_status check_labels(const struct qm_suite *s, const struct qm_axis *a)
 {
@@ -59,6 +78,9 @@ static qm_status check_labels(const struct qm_suite *s, const struct qm_axis *a)
     for (int i = 1; i < a->n; i++)
         if (strcmp(sorted[i]->label, sorted[i - 1]->label) == 0 && (!twice || sorted[i] < twice))
             twice = sorted[i];
+    qsort(sorted, (size_t)a->n, sizeof *sorted, by_number);
+    for (int i = 1; i < a->n && !twice; i++) /* 1 and 1.0 */
+        twice = by_number(&sorted[i - 1], &sorted[i]) == 0 ? sorted[i] : NULL;
     free(sorted);
     return twice ? qm_yaml_fail_line(s->path, twice->line, QM_BAD_ARG, "'%s' lists '%s' twice",
                                      a->key, twice->label)

@@ -8,6 +8,15 @@
 
 #define FORMS "expected {against: VALUE}, {pairs: all} or {pairs: [[VALUE, VALUE], ...]}"
 
+/* 1: the same two values, in either order. */
+static int is_same_pair(char *const a[2], char *const b[2])
+{
+    for (int k = 0; k < 2; k++)
+        if (strcmp(a[0], b[k]) == 0 && strcmp(a[1], b[!k]) == 0)
+            return 1;
+    return 0;
+}
+
 static qm_status named_pairs(struct qm_yaml_walk *w, const yaml_node_t *n, struct qm_contrast *c)
 {
     int count = qm_yaml_items(n);
@@ -21,6 +30,14 @@ static qm_status named_pairs(struct qm_yaml_walk *w, const yaml_node_t *n, struc
         c->n_pairs++;
         for (int k = 0; k < 2; k++)
             QM_TRY(qm_yaml_scalar(w, qm_yaml_item(w, two, k), "contrast", &c->pair[i][k]));
+        if (strcmp(c->pair[i][0], c->pair[i][1]) == 0)
+            return qm_yaml_fail(w, two, QM_BAD_ARG, "contrast: '%s' is paired with itself",
+                                c->pair[i][0]);
+        for (int j = 0; j < i; j++)
+            if (is_same_pair(c->pair[i], c->pair[j]))
+                return qm_yaml_fail(w, two, QM_BAD_ARG,
+                                    "contrast: the pair of '%s' and '%s' is listed twice",
+                                    c->pair[i][0], c->pair[i][1]);
     }
     return QM_OK;
 }

@@ -118,11 +118,11 @@ class Campaign:
         """Those of a label's recipes."""
         if "/cells" not in self.f:
             return []
-        if not hasattr(self, "recipes"):
-            self.recipes = common.table(self.f, "/cells")["recipe"]
+        if not hasattr(self, "cells"):
+            self.cells = common.table(self.f, "/cells")
         rows = self.rows["cell"][self.rows["label"] == label]
         return [q for row in sorted(set(rows.tolist())) for q in
-                encode.of_recipe(str(self.recipes[row]))]
+                encode.of_cell(self.cells, row)]
 
     def compare(self, archive, pairs):
         """Reads the campaign of an archive and the comparison that the program stored."""

@@ -134,7 +134,7 @@ def draw(c, out):
     unit = units(cells, axes, owner[large], c.f["/metrics"][...])
     panels, answers, found, same, legend, floats, told = [], [], set(), [], {}, {}, {}
     looks = encode.looks({label: [q for i in owner[large & (label_of == label)]
-                                  for q in encode.of_recipe(str(cells["recipe"][i]))]
+                                  for q in encode.of_cell(cells, i)]
                           for label in campaign.in_order(label_of[large])})
     for track, state in TRACKS:
         if f"/curves/{track}" not in c.f:

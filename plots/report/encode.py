@@ -30,6 +30,13 @@ def of_recipe(recipe):
     return found or (["f32"] if plain else [])
 
 
+def of_cell(cells, row):
+    """Those of the recipe in a row of /cells; where it names none, that of the cell's slot, which
+    the variant has by itself."""
+    own = str(cells["quantizer"][row]) if "quantizer" in cells else ""
+    return of_recipe(str(cells["recipe"][row])) or ([own] if "/" in own else [])
+
+
 def apart(quantizers):
     """{quantizer: number of the palette}: a map that common.MAPS does not name leaves its colour to
     one that common.MAPS names, and to an earlier one, while the palette has others."""
