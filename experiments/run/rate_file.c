@@ -259,9 +259,10 @@ static void note_seeds(const struct qm_suite *s, const char *path, const json_t 
             continue;
         long long seed = tuned_seed(s, last = said);
         if (seed >= 0) {
-            qm_note("%s: rates were tuned on seeds %.40s, of which the suite runs %lld: its results "
-                    "chose their own rate, and look better than they are; take other seeds",
-                    path, said, seed);
+            qm_note(
+                "%s: rates were tuned on seeds %.40s, of which the suite runs %lld: its results "
+                "chose their own rate, and look better than they are; take other seeds",
+                path, said, seed);
             return;
         }
     }

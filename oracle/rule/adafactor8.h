@@ -27,6 +27,7 @@ struct qm_ball qm_bound_norm_of_floats(const struct qm_bound_step *b, const stru
  * averages; r, c: the second moments, at least floor, mean: of the rows r; m: the momentum.
  * scaled_norm: of the norm of the gradient whose channels are multiplied by their factors; also
  * where one of channel and factor may vanish while the other one is large.
+ * inverse_root: 1 / sqrt(row col).
  * two_products: of x times root = 1 / sqrt(row col), rounded to float32, which the package forms
  * as (x / sqrt(row)) / sqrt(col), the first factor in float32; its radius also counts what that
  * loses where it is below 2^-126. */
@@ -35,6 +36,8 @@ void qm_bound_open_products(const struct qm_bound_step *b, int64_t k, struct qm_
                             const struct qm_ball *m, struct qm_ball *x);
 struct qm_ball qm_bound_scaled_norm(const struct qm_bound_step *b, const struct qm_ball *factor,
                                     struct qm_ball norm);
+struct qm_ball qm_bound_inverse_root(const struct qm_bound_step *b, struct qm_ball row,
+                                     struct qm_ball col);
 struct qm_ball qm_bound_two_products(const struct qm_bound_step *b, struct qm_ball x,
                                      struct qm_ball root, struct qm_ball row, struct qm_ball col);
 

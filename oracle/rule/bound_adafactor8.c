@@ -121,8 +121,7 @@ static struct qm_ball over_root(const struct scalars *a, enum form form, struct 
     }
     r = qm_ball_div_double(b, qm_ball_at_least(r, least), mean);
     c = qm_ball_at_least(c, least);
-    v = qm_ball_sqrt_double(b, qm_ball_mul_double(b, r, c));
-    return qm_bound_two_products(b, x, qm_ball_div_double(b, one, v), r, c);
+    return qm_bound_two_products(b, x, qm_bound_inverse_root(b, r, c), r, c);
 }
 
 /* The mean of the rows r of matrix k, at least eps1; TORCH_CLAMPED: r is floored before. */

@@ -116,8 +116,7 @@ static void divide(const struct scalars *a, const struct qm_ball *row, const str
             for (int64_t j = 0; j < a->m.cols; j++) {
                 struct qm_ball *to = &x[(k * a->m.rows + i) * a->m.cols + j];
                 struct qm_ball q = qm_ball_float32(qm_ball_div_double(b, r[i], mean));
-                struct qm_ball v = qm_ball_mul_double(b, q, c[j]); /* q may vanish in float32 */
-                v = qm_ball_div_double(b, one, qm_ball_sqrt_double(b, v));
+                struct qm_ball v = qm_bound_inverse_root(b, q, c[j]); /* q may vanish in float32 */
                 *to = qm_bound_two_products(b, *to, v, q, c[j]);
             }
     }

@@ -23,6 +23,23 @@ void qm_bound_open_products(const struct qm_bound_step *b, int64_t k, struct qm_
     }
 }
 
+/* No order of the package multiplies row and col themselves, whose product leaves float32's range
+ * where both are small: a gradient of 0 stays 0 there. */
+struct qm_ball qm_bound_inverse_root(const struct qm_bound_step *b, struct qm_ball row,
+                                     struct qm_ball col)
+{
+    enum {
+        ROUNDINGS = 6
+    }; /* two roots, their product, one, its reciprocal, the double arithmetic */
+    double unit = b->reorder.tree ? QM_U : 0x1p-52, x = 1.0 / (sqrt(row.x) * sqrt(col.x));
+    if (!(row.x - row.e > 0.0 && col.x - col.e > 0.0 && row.x + row.e + col.x + col.e < HUGE_VAL))
+        return qm_ball_div_double(b, qm_ball_exact(1.0),
+                                  qm_ball_sqrt_double(b, qm_ball_mul_double(b, row, col)));
+    double high = 1.0 / (sqrt(row.x - row.e) * sqrt(col.x - col.e)),
+           low = 1.0 / (sqrt(row.x + row.e) * sqrt(col.x + col.e));
+    return (struct qm_ball){x, fmax(high - x, x - low) + ROUNDINGS * unit * high};
+}
+
 /* A product below float32's least normal number has an error of 2^-150 at most.  From 2^127 on a
  * product counts as one that may overflow, whatever its roundings are. */
 struct qm_ball qm_bound_two_products(const struct qm_bound_step *b, struct qm_ball x,
