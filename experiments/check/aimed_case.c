@@ -518,8 +518,9 @@ static int graded_roots(const struct qm_domain *d, struct qm_domain_source *s, i
 
 /* Factors of Muon with a shorter side beyond 16, in tiles of which the last is not whole, and with
  * rows beyond 256: products are computed in blocks there.  Two of eight, a wide one and a tall one,
- * have both sides beyond 256, mostly by a quarter: what a second tile of 256 does wrongly shows little in a row of it.  Most
- * others have a side beyond 320 of a multiple of 16 and one more or one less. */
+ * have both sides beyond 256, mostly by a quarter: what a second tile of 256 does wrongly shows
+ * little in a row of it.  Most others have a side beyond 320 of a multiple of 16 and one more or
+ * one less. */
 static int blocked_factor(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                           struct qm_case *c)
 {

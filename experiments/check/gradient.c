@@ -263,9 +263,9 @@ static float graded(const struct qm_aim *a, int64_t i, uint32_t word)
     return ldexpf((float)qm_case_normal_of(word), power - 10);
 }
 
-/* Class zeroblock.  Elements 128 to 511 are zeros; in half of the cases of a matrix rows and columns
- * are, one each or about an eighth of them, the same in all steps, as those of dead units: factored
- * averages of both are their least where they cross. */
+/* Class zeroblock.  Elements 128 to 511 are zeros; in half of the cases of a matrix rows and
+ * columns are, one each or about an eighth of them, the same in all steps, as those of dead units:
+ * factored averages of both are their least where they cross. */
 static int is_dead(const struct qm_aim *a, int64_t i)
 {
     enum { EIGHTH = 8, SPREAD = 7919 };

@@ -48,7 +48,8 @@ static int by_label(const void *x, const void *y)
     return order ? order : (a > b) - (a < b);
 }
 
-/* By the number that a label is; words, and values with labels of their own, by label after them. */
+/* By the number that a label is; words, and values with labels of their own, behind them by
+ * label. */
 static int by_number(const void *x, const void *y)
 {
     const struct qm_axis_value *v[2] = {*(struct qm_axis_value *const *)x,
