@@ -268,6 +268,20 @@ static qm_status make(const struct options *o, struct qm_state *out)
     return st;
 }
 
+/* Notes that a tensor's states become those of another family of rules, as RAdam's AdamW's. */
+static void note_rule(const struct qm_state_tensor *t, const struct qm_recipe *to,
+                      struct notes *notes)
+{
+    struct qm_recipe was;
+    char line[160];
+    if (qm_recipe_parse(t->recipe, &was) != QM_OK ||
+        strcmp(was.rule->family, to->rule->family) == 0)
+        return;
+    snprintf(line, sizeof line, "rule: %s -> %s, which takes its states for its own",
+             was.rule->name, to->rule->name);
+    note(line, notes);
+}
+
 /* Appends to out a stored tensor under recipe `target` (NULL: its own) after `steps` more steps. */
 static qm_status resume_tensor(const struct qm_state_tensor *t, const char *target, int64_t steps,
                                struct notes *notes, struct qm_state *out)
@@ -275,8 +289,10 @@ static qm_status resume_tensor(const struct qm_state_tensor *t, const char *targ
     struct qm_recipe recipe, *r = &recipe;
     void *plan;
     QM_TRY(qm_recipe_parse(target ? target : t->recipe, r));
-    if (target)
+    if (target) {
+        note_rule(t, r, notes);
         qm_state_keep_hyper(t, target, r, note, notes);
+    }
     int64_t from = qm_state_steps(t, r->rule);
     if (from + steps > INT64_C(0xffffffff))
         return qm_fail(QM_BAD_ARG, "%s: more than 2^32 - 1 steps", t->name);

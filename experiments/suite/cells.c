@@ -56,7 +56,7 @@ static qm_status choose_start(const struct qm_suite *s, struct qm_cell *c)
     if (lr && (*end || end == lr->text || !(c->lr_scale > 0.0 && c->lr_scale < 1e30)))
         return qm_suite_fail_at(
             s, lr->line,
-            qm_fail(QM_BAD_ARG, "'lr_scale' is '%.100s', expected a number above 0", lr->text));
+            qm_fail(QM_BAD_ARG, "'lr_scale' is '%.99s', expected above 0, below 1e30", lr->text));
     return QM_OK;
 }
 
@@ -144,9 +144,8 @@ static int is_number(const char *text)
     return end != text && !*end && isfinite(x);
 }
 
-/* Sets one recipe key.  A value that the rest of its slot refuses, and a hyper-parameter that the
- * rule does not read, makes the cell skipped; misspelt words, and values that no recipe takes (lr:
- * inf, block:abc), are errors. */
+/* Sets one recipe key.  What its slot refuses, or the rule does not read, makes the cell skipped;
+ * misspelt words, and values that no recipe takes (lr: inf, block:abc), are errors. */
 static qm_status override(const struct qm_suite *s, struct qm_cell *c, struct qm_recipe *r,
                           const struct qm_axis *axis, const struct qm_axis_value *v)
 {
@@ -166,9 +165,8 @@ static qm_status override(const struct qm_suite *s, struct qm_cell *c, struct qm
 
 enum { INSTANCES = 4096 };
 
-/* What was made for one cell and serves others.  at: what build_recipe makes of each choice on the
- * axes of recipes, the same for every cell that has no reason before.  instance: the arguments of a
- * problem's instances, by instance modulo INSTANCES. */
+/* What cells share.  at: what build_recipe makes of each choice on the axes of recipes, where the
+ * cell has no reason before; instance: the problem's arguments, by instance modulo INSTANCES. */
 struct parts_made {
     struct instance_made {
         const struct qm_cell_item *item; /* NULL: not made yet */
@@ -392,6 +390,8 @@ qm_status qm_cell_check_source(struct qm_cell *c)
         return QM_OK;
     if (c->coupling == QM_COUPLING_closed && c->kind != QM_SOURCE_problem)
         return skip(c, "closed needs a problem: source, which has its own gradients");
+    if (c->coupling == QM_COUPLING_closed && c->lr_given && c->recipe->hyper.lr == 0.0)
+        return skip(c, "lr is 0, with which nothing is trained");
     if (c->lr_scale != 1.0 && c->kind != QM_SOURCE_problem)
         return skip(c, "lr_scale needs a problem: source, which has a learning rate");
     const char *training = c->warmup          ? "warmup"

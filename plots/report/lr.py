@@ -75,8 +75,9 @@ def draw_panel(c, s):
 
 
 def best_rates(s, plain):
-    """The scale with the smallest finite median gap of each (problem, label), and of its twin, but
-    for those in plain and those that ran at one rate alone."""
+    """The scale with the smallest finite median gap of each (problem, label), that of its twin, and
+    whether one of them is the first or last that ran; but for those in plain and those that ran at
+    one rate alone."""
     found = {}
     for key in dict.fromkeys(zip(s["problem"].tolist(), s["label"].tolist())):
         if key in plain:
@@ -86,7 +87,9 @@ def best_rates(s, plain):
                 for name in ("gap_median", "twin_median")]
         ran = [np.isfinite(y) for y in ends]
         if (ran[0] & ran[1]).sum() > 1:  # of a single rate any is the best
-            found[key] = tuple(s["lr_scale"][at][np.argmin(y)] for y in ends)
+            scale = s["lr_scale"][at]
+            best = [scale[np.argmin(y)] for y in ends]
+            found[key] = *best, any(rate in (scale.min(), scale.max()) for rate in best)
     return found
 
 
@@ -94,13 +97,15 @@ def answer(found):
     """How many pairs of variant and problem are best at their twin's best rate, in words."""
     if not found:
         return "No variant that is compared has a finite gap at more than one rate"
-    same = sum(own == twin for own, twin in found.values())
-    (problem, label), (own, twin) = max(found.items(),
-                                        key=lambda item: abs(np.log(item[1][0] / item[1][1])))
+    same = sum(own == twin for own, twin, _ in found.values())
+    open_ = sum(is_end for *_, is_end in found.values())
+    (problem, label), (own, twin, _) = max(found.items(),
+                                           key=lambda item: abs(np.log(item[1][0] / item[1][1])))
     apart = f"; furthest: {label} on {campaign.brief(problem)}, best at " \
             f"{common.digits(own / twin, 2)} times its twin's" if own != twin else ""
     return f"Of the rates that ran the twin's best is the variant's best {same} times of " \
-           f"{len(found)}{apart}"
+           f"{len(found)}{apart}" + f"; in {open_} a best rate is the first or last that ran, and " \
+           "a better one may lie beyond" * bool(open_)
 
 
 def draw(c, out):

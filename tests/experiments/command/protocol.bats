@@ -183,3 +183,18 @@ Y
         "$dir/same.html"
     "$QUALM" plot "$dir/same.h5" --list | grep -q "^contrasts .*: .* of 1 problem"
 }
+
+@test "the error budget's intervals are of instances, as those of verdicts" {
+    printf '%s\n' 'variant: "adamw4_ao,min_numel=0,whole_blocks=0"' 'coupling: closed' \
+        'protocol: paired' 'budget: 1' 'source: "problem:lowrank:n=32,p=16,q=8"' \
+        'instance: 1..4' 'seed: 1..3' 'steps: 40' >"$dir/b.yaml"
+    "$QUALM" run -q --json -w 0 "$dir/b.yaml" -o "$dir/b.h5" >"$dir/b.json"
+    "$PYTHON" - "$dir/b.json" <<'P'
+import json, sys
+p = json.load(open(sys.argv[1]))[0]["protocol"]
+verdict = next(v for v in p["verdicts"] if v["label"].startswith("adamw4_ao"))
+last, part = verdict["outcomes"]["last"], {b["part"]: b for b in p["budget"]}
+for end in ("lo95", "hi95", "mean"):
+    assert abs(part["all"][end] - last[end]) < 1e-12, (part["all"], last)
+P
+}

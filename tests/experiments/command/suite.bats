@@ -224,3 +224,28 @@ P
         printf '\x00' | dd of=s/m-2.safetensors bs=1 seek=300 conv=notrunc status=none
     done
 }
+
+@test "what would count twice is refused: a pair of a contrast, one problem, one number" {
+    paired=('variant: adamw4_ao' 'coupling: closed' 'protocol: paired' 'steps: 2'
+        'exp_avg.map: [dyn, nf4, int]' 'source: "problem:nqm"')
+    for pairs in '[nf4, dyn], [int, dyn], [nf4, dyn]' '[nf4, dyn], [int, dyn], [dyn, nf4]'; do
+        wrong "contrast: the pair of" "${paired[@]}" \
+            "contrast: {exp_avg.map: {pairs: [$pairs]}}"
+    done
+    wrong "contrast: 'nf4' is paired with itself" "${paired[@]}" \
+        'contrast: {exp_avg.map: {pairs: [[nf4, nf4]]}}'
+    problem "'source' lists one problem twice: 'problem:nqm' and 'problem:nqm:'" \
+        'source: ["problem:nqm", "problem:nqm:"]'
+    problem "'source' lists one problem twice: " 'source: ["problem:quad:cond=100,n=64", "problem:quad:n=64,cond=1e2"]'
+    problem "'source' lists one problem twice: " 'source: ["problem:spike:base=nqm:n=64", {b: "problem:spike:base=nqm:64"}]'
+    wrong "'lr_scale' lists '1.0' twice" 'variant: adamw4_ao' 'coupling: closed' 'source: "problem:nqm"' 'lr_scale: [1, 1.0]'
+    wrong "'lr_scale' is '1e300', expected above 0, below 1e30" 'variant: adamw4_ao' 'coupling: closed' 'source: "problem:nqm"' 'lr_scale: [1e300]'
+    # others are not: arguments that differ, another base
+    printf '%s\n' 'variant: adamw4_ao' 'coupling: closed' 'steps: 2' \
+        'source: ["problem:nqm", "problem:nqm:n=64", "problem:spike:base=nqm", "problem:spike:base=quad"]' >s.yaml
+    "$QUALM" plan s.yaml
+    # nothing is trained at a rate of 0, and nothing is called equivalent
+    printf '%s\n' "${paired[@]}" 'lr: 0' >s.yaml
+    fails_with 4 "every cell was skipped: lr is 0, with which nothing is trained" \
+        run -q -w 0 s.yaml -o s.h5
+}

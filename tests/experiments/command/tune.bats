@@ -160,3 +160,22 @@ P
     sed 's/momentum_levels/none/' other.yaml >none.yaml
     [[ $("$QUALM" run -q none.yaml -o none.h5) == *"nothing was tuned"* ]]
 }
+
+@test "rates: a key twice is refused, and seeds that the suite runs too are said" {
+    "$QUALM" tune -q --seeds 1 "$dir/s.yaml" -o "$dir/r.json" >/dev/null
+    "$PYTHON" - "$dir" <<'P'
+import copy, json, sys
+r = json.load(open(sys.argv[1] + "/r.json"))
+del r["sum"]
+for entry in r["rates"]:
+    entry["seeds"] = "1..2"
+json.dump(r, open(sys.argv[1] + "/seeds.json", "w"))
+r["rates"].append(copy.deepcopy(r["rates"][0]))
+json.dump(r, open(sys.argv[1] + "/twice.json", "w"))
+P
+    fails_with 3 "twice.json: two rates for 'problem:" run "$dir/s.yaml" --rates "$dir/twice.json" -n
+    run -0 "$QUALM" run -n "$dir/s.yaml" --rates "$dir/seeds.json"
+    [[ "$output" == *"rates were tuned on seeds 1..2, of which the suite runs 1"* ]]
+    run -0 "$QUALM" run -n "$dir/s.yaml" --rates "$dir/r.json"
+    [[ "$output" != *"rates were tuned on seeds"* ]]
+}
