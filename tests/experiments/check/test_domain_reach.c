@@ -206,6 +206,37 @@ static void test_long_sides(void **state)
     }
 }
 
+/* Both sides beyond 256, and this one the longer. */
+static int is_large_along(const struct qm_case *c, int a)
+{
+    return c->shape.rank == 2 && c->shape.dim[!a] > 256 && c->shape.dim[a] > c->shape.dim[!a];
+}
+static int is_large_and_tall(const struct qm_domain *d, const struct qm_case *c)
+{
+    (void)d;
+    return is_large_along(c, 0);
+}
+static int is_large_and_wide(const struct qm_domain *d, const struct qm_case *c)
+{
+    (void)d;
+    return is_large_along(c, 1);
+}
+static int differs_by_one(const struct qm_domain *d, const struct qm_case *c)
+{
+    (void)d;
+    return c->shape.rank == 2 && c->shape.dim[0] > 32 &&
+           fabs((double)(c->shape.dim[0] - c->shape.dim[1])) == 1.0;
+}
+
+/* Muon has a branch for tall matrices, and blocks. */
+static void test_large_sides(void **state)
+{
+    (void)state;
+    some_are("muon8_bnb_triton", 0, 1, is_large_and_tall);
+    some_are("muon8_bnb_triton", 0, 1, is_large_and_wide);
+    some_are("adamw4_lpmm", 0, 1, differs_by_one);
+}
+
 static int has_eight_axes(const struct qm_domain *d, const struct qm_case *c)
 {
     int all = c->shape.rank == QM_MAX_RANK;
@@ -244,6 +275,55 @@ static void test_special_values_meet(void **state)
     some_are("adamw8_046", 0, 2, has_no_floor);
     some_are("radam_f32", 0, 2, is_next_to_one);
     some_are("adamw_f32", 0, 2, is_next_to_one);
+}
+
+/* A statistic of an order above 64 that is due, and hardly decays. */
+static int is_due_and_slow(const struct qm_domain *d, const struct qm_case *c)
+{
+    struct qm_hyper h = hyper_of(d, c);
+    return c->shape.rank == 2 && h.max_order > 64.0 && h.stat_gap == 1.0 && h.stat_decay > 0.999 &&
+           (c->shape.dim[0] > 64 || c->shape.dim[1] > 64);
+}
+
+static void test_slow_statistics(void **state)
+{
+    (void)state;
+    some_are("shampoo4_sgd", 0, 1, is_due_and_slow);
+}
+
+/* Class zeroblock of matrices: in about half of the seeds a whole row and a whole column are zeros,
+ * in every step, and most numbers are none. */
+static void test_dead_units(void **state)
+{
+    enum { ROWS = 24, COLS = 40, TIMES = 60 };
+    float g[2][ROWS * COLS];
+    int dead = 0;
+    (void)state;
+    for (uint64_t seed = 1; seed <= TIMES; seed++) {
+        struct qm_case c = {.shape = {2, {ROWS, COLS}}, .kind = QM_CLASS_zeroblock, .t = 1};
+        struct qm_domain d = domain_of("came_f32", seed);
+        struct qm_aim a = {.recipe = &d.recipe, .shape = &c.shape, .n = ROWS * COLS, .seed = seed};
+        int rows = 0, columns = 0, zeros = 0;
+        for (int k = 0; k < 2; k++)
+            qm_case_gradient(&c, &a, 1 + k, k, g[k]);
+        for (int r = 0; r < ROWS; r++) {
+            int n = 0;
+            for (int j = 0; j < COLS; j++)
+                n += g[0][r * COLS + j] == 0.0f && g[1][r * COLS + j] == 0.0f;
+            zeros += n;
+            rows += n == COLS;
+        }
+        for (int j = 0; j < COLS; j++) {
+            int n = 0;
+            for (int r = 0; r < ROWS; r++)
+                n += g[0][r * COLS + j] == 0.0f && g[1][r * COLS + j] == 0.0f;
+            columns += n == ROWS;
+        }
+        dead += rows > 0 && columns > 0;
+        assert_true(zeros < ROWS * COLS / 2);
+    }
+    printf("%d of %d gradients have rows and columns of zeros\n", dead, TIMES);
+    assert_in_range(dead, TIMES / 4, TIMES * 3 / 4);
 }
 
 /* A step beyond 2^28 whose power of t is no small number. */
@@ -377,6 +457,9 @@ int main(void)
         cmocka_unit_test(test_ends_of_fallbacks),
         cmocka_unit_test(test_thin_matrices),
         cmocka_unit_test(test_long_sides),
+        cmocka_unit_test(test_large_sides),
+        cmocka_unit_test(test_slow_statistics),
+        cmocka_unit_test(test_dead_units),
         cmocka_unit_test(test_sums_of_many_numbers),
         cmocka_unit_test(test_sums_that_one_number_swamps),
         cmocka_unit_test(test_special_values_meet),
