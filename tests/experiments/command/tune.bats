@@ -173,7 +173,8 @@ json.dump(r, open(sys.argv[1] + "/seeds.json", "w"))
 r["rates"].append(copy.deepcopy(r["rates"][0]))
 json.dump(r, open(sys.argv[1] + "/twice.json", "w"))
 P
-    fails_with 3 "twice.json: two rates for 'problem:" run "$dir/s.yaml" --rates "$dir/twice.json" -n
+    fails_with 3 "twice.json: two rates for 'problem:" \
+        run "$dir/s.yaml" --rates "$dir/twice.json" -n
     run -0 "$QUALM" run -n "$dir/s.yaml" --rates "$dir/seeds.json"
     [[ "$output" == *"rates were tuned on seeds 1..2, of which the suite runs 1"* ]]
     run -0 "$QUALM" run -n "$dir/s.yaml" --rates "$dir/r.json"
