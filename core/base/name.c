@@ -205,3 +205,12 @@ int qm_name_matches(const char *text, const char *filter)
     regfree(&re);
     return hit;
 }
+
+int qm_key_in(const char *text, size_t n, const char *key)
+{
+    size_t length = strlen(key);
+    for (size_t i = 1; i + length < n; i++)
+        if (text[i - 1] == ',' && text[i + length] == '=' && strncmp(text + i, key, length) == 0)
+            return 1;
+    return 0;
+}

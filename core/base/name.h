@@ -2,6 +2,8 @@
 #ifndef QM_BASE_NAME_H
 #define QM_BASE_NAME_H
 
+#include <stddef.h>
+
 #include "core/base/status.h"
 
 /* Index of name in names[n], or -1. */
@@ -35,5 +37,8 @@ qm_status qm_name_check_filter(const char *filter);
 /* Whether text matches filter: a case-insensitive POSIX extended regular expression; one that does
  * not compile matches nothing.  NULL and "" match everything. */
 int qm_name_matches(const char *text, const char *filter);
+
+/* 1: the first n characters of a text of "WORD,key=value,..." set this key. */
+int qm_key_in(const char *text, size_t n, const char *key);
 
 #endif

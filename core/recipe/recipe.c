@@ -363,6 +363,8 @@ qm_status qm_recipe_parse(const char *text, struct qm_recipe *out)
         if (!value)
             return qm_fail(QM_BAD_ARG, "recipe '%s': expected key=value, got '%s'", text, part);
         *value++ = '\0';
+        if (qm_key_in(text, (size_t)(part - copy), part))
+            return qm_fail(QM_BAD_ARG, "recipe '%s': sets %s twice", text, part);
         QM_TRY(qm_recipe_set(&r, part, value));
     }
     QM_TRY(qm_recipe_applicable(&r));

@@ -230,3 +230,8 @@ END
     fails_with 4 "no archive 'baselin'; did you mean 'baseline'?" report p.h5 --against baselin
     fails_with 4 "no archive 'zzzzzzzz': expected" report p.h5 --against zzzzzzzz
 }
+
+@test "a recipe that sets one key twice is refused; keys of one slot may follow each other" {
+    fails_with 2 "recipe 'adamw4_ao,lr=1,lr=2': sets lr twice" show adamw4_ao,lr=1,lr=2
+    "$QUALM" show adamw4_ao,exp_avg.map=nf4,exp_avg.norm=block:64,exp_avg_sq.norm=block:64 >/dev/null
+}
