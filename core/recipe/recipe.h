@@ -32,7 +32,7 @@ struct qm_recipe {
 #define QM_RECIPE_TEXT 768 /* bytes of a recipe's text, its final NUL included */
 
 /* A variant without overrides, and the recipe that a text names.  QM_NO_MATCH: no such variant or
- * key; QM_BAD_ARG: a value cannot be read, a key is set twice, or the composition makes no sense. */
+ * key; QM_BAD_ARG: a value cannot be read, a key comes twice, or the composition makes no sense. */
 qm_status qm_recipe_from(const struct qm_variant *v, struct qm_recipe *out);
 qm_status qm_recipe_parse(const char *text, struct qm_recipe *out);
 

@@ -357,44 +357,85 @@ static double rank_of(const double *y, int64_t n, int64_t i)
     return below + 0.5 * (equal + 1.0);
 }
 
-/* A recipe's ranks so far: its label, its error, their sum and number. */
+/* A recipe of an error's points: its error, on how many problems it ran, its ranks' sum there. */
 struct ranks {
     const char *label;
     double value, sum;
     int64_t n;
 };
 
-/* Adds the points [first, end) of one problem to the ranks. */
-static qm_status add_ranks(struct ranks **list, int64_t *n, int64_t *room, const struct sample *s,
-                           const struct qm_predict_point *point)
+struct rank_list {
+    struct ranks *of;
+    int64_t n, room, problems;
+};
+
+static struct ranks *ranks_of(const struct rank_list *list, const char *label)
 {
-    for (int64_t i = 0; i < s->n; i++) {
-        int64_t k = 0;
-        while (k < *n && strcmp((*list)[k].label, point[i].label) != 0)
-            k++;
-        if (k == *n) {
-            QM_TRY(qm_grow((void **)list, room, *n + 1, sizeof **list));
-            (*list)[(*n)++] = (struct ranks){point[i].label, point[i].value, 0.0, 0};
+    for (int64_t k = 0; k < list->n; k++)
+        if (strcmp(list->of[k].label, label) == 0)
+            return &list->of[k];
+    return NULL;
+}
+
+/* Counts the n points of one problem. */
+static qm_status count_ranks(struct rank_list *list, const struct qm_predict_point *point,
+                             int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        struct ranks *to = ranks_of(list, point[i].label);
+        if (!to) {
+            QM_TRY(qm_grow((void **)&list->of, &list->room, list->n + 1, sizeof *list->of));
+            to = &list->of[list->n++];
+            *to = (struct ranks){.label = point[i].label, .value = point[i].value};
         }
-        (*list)[k].sum += rank_of(s->y, s->n, i);
-        (*list)[k].n++;
+        to->n++;
     }
+    list->problems++;
     return QM_OK;
 }
 
-/* The row `all` of an error: recipes that ran on every problem, by the mean of their ranks. */
-static qm_status add_all(struct join *j, const struct error *e, const struct ranks *list, int64_t n,
-                         int64_t problems, struct sample *s, double *work)
+/* Adds the ranks that the recipes of every problem have among themselves on the one of n points. */
+static qm_status add_ranks(struct rank_list *list, const struct qm_predict_point *point, int64_t n,
+                           struct sample *s)
 {
+    s->n = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (ranks_of(list, point[i].label)->n == list->problems)
+            QM_TRY(add_to(s, point[i].value, point[i].d, 0.0));
+    for (int64_t i = 0, k = 0; i < n; i++)
+        if (ranks_of(list, point[i].label)->n == list->problems)
+            ranks_of(list, point[i].label)->sum += rank_of(s->y, s->n, k++);
+    return QM_OK;
+}
+
+/* The first point behind i that is of another problem. */
+static int64_t end_of_problem(const struct qm_prediction *p, int64_t i)
+{
+    int64_t end = i;
+    while (end < p->n_points && strcmp(p->point[end].problem, p->point[i].problem) == 0)
+        end++;
+    return end;
+}
+
+/* The row `all` of an error, whose points begin at first: recipes that ran on every problem, by the
+ * mean of their ranks among each other. */
+static qm_status add_all(struct join *j, const struct error *e, int64_t first,
+                         struct rank_list *list, struct sample *s, double *work)
+{
+    const struct qm_prediction *p = j->out;
     struct qm_predict_row *r, sum = {0};
-    for (int64_t i = j->out->n_rows - problems; i < j->out->n_rows; i++) {
-        sum.pairs += j->out->row[i].pairs;
-        sum.right += j->out->row[i].right;
+    for (int64_t i = p->n_rows - list->problems; i < p->n_rows; i++) {
+        sum.pairs += p->row[i].pairs;
+        sum.right += p->row[i].right;
+    }
+    for (int64_t i = first, end; i < p->n_points; i = end) {
+        end = end_of_problem(p, i);
+        QM_TRY(add_ranks(list, &p->point[i], end - i, s));
     }
     s->n = 0;
-    for (int64_t k = 0; k < n; k++)
-        if (list[k].n == problems)
-            QM_TRY(add_to(s, list[k].value, list[k].sum / (double)problems, 0.0));
+    for (int64_t k = 0; k < list->n; k++)
+        if (list->of[k].n == list->problems)
+            QM_TRY(add_to(s, list->of[k].value, list->of[k].sum / (double)list->problems, 0.0));
     QM_TRY(add_row(j, e, ALL, &r));
     correlate(s, work, r);
     r->pairs = sum.pairs;
@@ -406,30 +447,26 @@ static qm_status add_all(struct join *j, const struct error *e, const struct ran
 static qm_status add_rows(struct join *j, const struct error *e, int64_t first, struct sample *s,
                           double *work)
 {
-    struct ranks *list = NULL;
-    int64_t n = 0, room = 0, problems = 0;
-    const struct qm_predict_point *point = j->out->point;
+    struct rank_list list = {.of = NULL};
     qm_status st = QM_OK;
     for (int64_t i = first, end; st == QM_OK && i < j->out->n_points; i = end) {
+        const struct qm_predict_point *point = j->out->point;
         struct qm_predict_row *r;
+        end = end_of_problem(j->out, i);
         s->n = 0;
-        for (end = i; st == QM_OK && end < j->out->n_points &&
-                      strcmp(point[end].problem, point[i].problem) == 0;
-             end++)
-            st = add_to(s, point[end].value, point[end].d,
-                        0.5 * (point[end].hi95 - point[end].lo95));
+        for (int64_t k = i; st == QM_OK && k < end; k++)
+            st = add_to(s, point[k].value, point[k].d, 0.5 * (point[k].hi95 - point[k].lo95));
         if (st == QM_OK)
             st = add_row(j, e, point[i].problem, &r);
         if (st == QM_OK) {
             correlate(s, work, r);
             count_pairs(s, r);
-            st = add_ranks(&list, &n, &room, s, &point[i]);
+            st = count_ranks(&list, &point[i], end - i);
         }
-        problems++;
     }
-    if (st == QM_OK && problems > 1)
-        st = add_all(j, e, list, n, problems, s, work);
-    free(list);
+    if (st == QM_OK && list.problems > 1)
+        st = add_all(j, e, first, &list, s, work);
+    free(list.of);
     return st;
 }
 

@@ -20,8 +20,8 @@
  *              95 % interval of d: those that training tells apart.  right: those of them that the
  *              error orders likewise; equal errors count one half.
  *
- * The problem `all` ranks each recipe by the mean of its ranks over all problems; its pairs are
- * those of all problems. */
+ * The problem `all` ranks each recipe that ran on all problems by the mean of its ranks over them,
+ * among these recipes alone; its pairs are those of all problems. */
 #ifndef QM_REPORT_PREDICT_H
 #define QM_REPORT_PREDICT_H
 

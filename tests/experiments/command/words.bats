@@ -233,5 +233,6 @@ END
 
 @test "a recipe that sets one key twice is refused; keys of one slot may follow each other" {
     fails_with 2 "recipe 'adamw4_ao,lr=1,lr=2': sets lr twice" show adamw4_ao,lr=1,lr=2
-    "$QUALM" show adamw4_ao,exp_avg.map=nf4,exp_avg.norm=block:64,exp_avg_sq.norm=block:64 >/dev/null
+    "$QUALM" show adamw4_ao,exp_avg.map=nf4,exp_avg.norm=block:64,exp_avg_sq.norm=block:64 \
+        >/dev/null
 }
