@@ -40,7 +40,7 @@
  *   - eps without sqrt(c2) where c2 is taken into the step
  *   - decay after the step instead of before it
  *   - approximate division, roots and exponentials
- *   - a fused exponent of a state that is decoded by exp2 */
+ *   - an exponent, fused or of a rounded reciprocal, of a state that is decoded by exp2 */
 #ifndef QM_KERNEL_ABI_H
 #define QM_KERNEL_ABI_H
 

@@ -65,7 +65,7 @@ enum {
     X("eps without sqrt(c2) where c2 is taken into the step")                                       \
     X("decay after the step instead of before it")                                                  \
     X("approximate division, roots and exponentials")                                               \
-    X("a fused exponent of a state that is decoded by exp2")
+    X("an exponent, fused or of a rounded reciprocal, of a state that is decoded by exp2")
 /* clang-format on */
 
 /* Which of them a side that is judged may do; all zero: none. */

@@ -117,6 +117,11 @@ int qm_side_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t 
 /* joint_case.c.  Case number 0, 1, ... in which two things meet that hardly ever do by chance. */
 struct qm_case qm_joint_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t number);
 
+/* joint_case.c.  1: c is a step that 32 bits do not hold, half of them just after a multiple of
+ * 2^32, with every flag that the rule reads drawn: what a flag does with a step number; 0: d has no
+ * such steps. */
+int qm_late_flags(const struct qm_domain *d, struct qm_domain_source *s, struct qm_case *c);
+
 /* aimed_case.c.  1: case i is aimed (at draws that come seldom, exact decays, sizes of
  * projections, overflow by rounding, preconditioners that are due), and is c now; else c stays as
  * it is. */

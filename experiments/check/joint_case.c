@@ -110,13 +110,36 @@ static struct qm_case kept_infinity(const struct qm_domain *d, struct qm_domain_
     return c;
 }
 
-static struct qm_case busy_flags(const struct qm_domain *d, struct qm_domain_source *s)
+/* A step that 32 bits do not hold, as far as the domain has some: half of them just after a
+ * multiple of 2^32, the others below 0 as an int. */
+static int64_t wrapped_step(const struct qm_domain *d, struct qm_domain_source *s)
 {
-    struct qm_case c = plain(s, 1 + qm_domain_below(s, 12));
+    enum { WORD = 32, MULTIPLES = 255, AFTER = 16, FIRST = 12 };
+    int64_t t = (1 + qm_domain_below(s, MULTIPLES)) << WORD, half = (int64_t)1 << (WORD - 1);
+    t += qm_domain_one_in(s, 2) ? qm_domain_below(s, AFTER) : half + qm_domain_below(s, half);
+    return t <= d->last_step ? t : 1 + qm_domain_below(s, FIRST);
+}
+
+/* c with every flag that the rule reads drawn. */
+static struct qm_case with_flags(const struct qm_domain *d, struct qm_domain_source *s,
+                                 struct qm_case c)
+{
     c.kind = QM_CLASS_normal;
     for (int k = 0; k < QM_HYPERS; k++)
         if (qm_hyper_is_flag(k) && reads(d, k))
             qm_domain_put(d, k, (double)qm_domain_below(s, 2), &c);
+    return c;
+}
+
+int qm_late_flags(const struct qm_domain *d, struct qm_domain_source *s, struct qm_case *c)
+{
+    *c = with_flags(d, s, plain(s, wrapped_step(d, s)));
+    return d->last_step > UINT32_MAX;
+}
+
+static struct qm_case busy_flags(const struct qm_domain *d, struct qm_domain_source *s)
+{
+    struct qm_case c = with_flags(d, s, plain(s, 1 + qm_domain_below(s, 12)));
     c.part |= 1u << QM_PART_busy;
     return c;
 }

@@ -264,6 +264,30 @@ static int lone_tails(const struct qm_domain *d, struct qm_domain_source *s, int
     return 1;
 }
 
+/* Small factors whose statistic hardly takes a gradient in, by a weight 1 - beta that float32
+ * hardly tells; in half of them nothing is added to the eigenvalues. */
+static int slow_statistic(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
+                          struct qm_case *c)
+{
+    enum { SIDES = 40, NEAREST = 24 };
+    if (i % 40 != 21 || !has_factors(d))
+        return 0;
+    struct qm_case to = {.kind = QM_CLASS_normal, .t = 1 + qm_domain_below(s, 30), .forced = 1};
+    to.shape = matrix(2 + qm_domain_below(s, SIDES), 2 + qm_domain_below(s, SIDES), 1);
+    double left =
+        ldexp(1.0 + 0x1p-32 * (double)qm_domain_word(s), -2 - (int)qm_domain_below(s, NEAREST));
+    qm_domain_put(d, QM_HYPER_stat_gap, 1.0, &to);
+    qm_domain_put(d, QM_HYPER_root_gap, 1.0, &to);
+    qm_domain_put(d, QM_HYPER_start, 1.0, &to);
+    qm_domain_put(d, QM_HYPER_stat_decay, 1.0 - left, &to);
+    if (qm_domain_one_in(s, 2))
+        qm_domain_put(d, QM_HYPER_matrix_eps, 0.0, &to);
+    if (!qm_domain_takes(d, &to))
+        return 0;
+    *c = to;
+    return 1;
+}
+
 /* More than 2^16 rows or columns beside one or two of the others, of a rule that projects matrices
  * and scales each channel by itself; projected to rank 1, for its cost. */
 static int many_channels(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
@@ -403,7 +427,8 @@ static int thin_matrix(const struct qm_domain *d, struct qm_domain_source *s, in
 int qm_side_case(const struct qm_domain *d, struct qm_domain_source *s, int64_t i,
                  struct qm_case *c)
 {
-    return long_factor(d, s, i, c) || lone_tails(d, s, i, c) || many_channels(d, s, i, c) ||
-           many_matrices(d, s, i, c) || round_sides(d, s, i, c) || by_sides(d, s, i, c) ||
-           thin_matrix(d, s, i, c) || rows_of_blocks(d, s, i, c) || large_matrix(d, s, i, c);
+    return long_factor(d, s, i, c) || lone_tails(d, s, i, c) || slow_statistic(d, s, i, c) ||
+           many_channels(d, s, i, c) || many_matrices(d, s, i, c) || round_sides(d, s, i, c) ||
+           by_sides(d, s, i, c) || thin_matrix(d, s, i, c) || rows_of_blocks(d, s, i, c) ||
+           large_matrix(d, s, i, c);
 }

@@ -297,6 +297,8 @@ struct qm_case qm_small_case(const struct qm_domain *d, struct qm_domain_source 
         return end_states(d, s, number % 8 == 1 ? QM_CLASS_floors : QM_CLASS_edges);
     if (number % 16 == 3 && low_parameters(d, s, &c))
         return c;
+    if (number % 24 == 11 && qm_late_flags(d, s, &c))
+        return c;
     if (number % 4 == 2)
         return qm_extreme_case(d, s, number / 4);
     if (number % 8 == 0)
