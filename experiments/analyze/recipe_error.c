@@ -96,6 +96,7 @@ static qm_status run(const struct qm_cell *c, struct qm_metrics *m, struct qm_re
         row->model = model;
         row->has_gradient = out.steps > 0;
         row->n = out.n;
+        row->left_out = out.n - (int64_t)out.value[qm_value_find("count")];
         row->bits = out.bits;
         double coded = qm_coded_share(&out, QM_ALL_SLOTS);
         row->is_coded = isnan(coded) || coded >= 1.0;

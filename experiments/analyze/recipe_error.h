@@ -20,9 +20,10 @@ struct qm_recipe_error {
     int has_gradient; /* 0: none is recorded, and the update is that of the state itself */
     int is_coded;     /* 0: some or all elements that the recipe gives codes are plain floats */
     int64_t n;
-    double bits;   /* of state per element */
-    double sqnr;   /* dB, of the update */
-    double *value; /* owned; one per metric */
+    int64_t left_out; /* elements whose exact or decoded update is NaN or infinite: in no metric */
+    double bits;      /* of state per element */
+    double sqnr;      /* dB, of the update */
+    double *value;    /* owned; one per metric */
 };
 
 /* The rows of one recipe.  Locations are trimmed means (protocol/stats.h), over the models'

@@ -24,6 +24,8 @@ static json_t *row_json(const struct qm_recipe_errors *e, const struct qm_recipe
         return o;
     }
     json_object_set_new(o, "n", json_integer(r->n));
+    if (qm_cli.json)
+        json_object_set_new(o, "left_out", json_integer(r->left_out));
     json_object_set_new(o, "bits", qm_json_number(r->bits));
     json_object_set_new(o, "gradient", json_string(r->has_gradient ? "recorded" : "none"));
     if (qm_cli.json)
@@ -56,6 +58,21 @@ static void print_reasons(const struct qm_recipe_errors *e)
             }
         if (*e->row[i].skipped && before == 0)
             qm_print("%lld rows skipped: %s\n", (long long)same, e->row[i].skipped);
+    }
+}
+
+/* Says of which rows elements are left out. */
+static void print_left_out(const struct qm_recipe_errors *e)
+{
+    char name[QM_RECIPE_TEXT];
+    for (int64_t i = 0; i < e->n; i++) {
+        const struct qm_recipe_error *r = &e->row[i];
+        if (!*r->skipped && r->left_out > 0)
+            qm_print(
+                "left out: %lld of %lld elements of %s under %s, whose update is not finite (a "
+                "second moment below 0, or a state that is not finite)\n",
+                (long long)r->left_out, (long long)r->n, r->tensor,
+                qm_recipe_print(&e->recipes->recipe[r->recipe], name));
     }
 }
 
@@ -135,6 +152,7 @@ qm_status qm_recipe_errors_report(const struct qm_recipe_errors *e, json_t *rema
         json_decref(rows);
     }
     json_decref(skipped);
+    print_left_out(e);
     print_reasons(e);
     qm_print(
         "next update: SQNR in dB, the mean over models of the 20 %% trimmed mean over the tensors "
@@ -165,6 +183,9 @@ static qm_status store_rows(const struct qm_recipe_errors *e, char *const *name,
     const char **recipe = qm_columns_text(&t, "recipe", "the recipe");
     const char **reason = skipped ? qm_columns_text(&t, "reason", "why it was skipped") : NULL;
     int64_t *n = skipped ? NULL : qm_columns_whole(&t, "n", "elements");
+    int64_t *left = skipped ? NULL
+                            : qm_columns_whole(&t, "left_out",
+                                               "elements whose update is not finite: in no metric");
     double *bits = skipped ? NULL : qm_columns_number(&t, "bits", "bit", "of state per element");
     int64_t *gradient =
         skipped ? NULL
@@ -190,6 +211,7 @@ static qm_status store_rows(const struct qm_recipe_errors *e, char *const *name,
             continue;
         }
         n[at] = r->n;
+        left[at] = r->left_out;
         bits[at] = r->bits;
         gradient[at] = r->has_gradient;
         coded[at] = r->is_coded;

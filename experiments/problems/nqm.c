@@ -11,6 +11,8 @@
  *   nu > 2        Student's t, rescaled to the same variance, so that the same expected curves hold
  *   nu <= 2       Student's t without rescaling; it has no variance and no expected curve, so that
  *                 only medians of the loss mean something
+ *   layout=sorted    neighbours have similar curvatures, easy for block-wise quantization
+ *   layout=shuffled  a permutation, a function of n alone: every block spans all curvatures
  *
  * The noise of element i at step t is a function of (seed, t, i), in streams of its own
  * (source/distribution.h).  Both starts have E x_i^2 = 1, which `expected` starts from. */
@@ -22,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char defaults[] = "n=1000,batch=32,start=normal,nu=0,rows=0";
+static const char defaults[] = "n=1000,batch=32,start=normal,nu=0,rows=0,layout=sorted";
 
 static const struct qm_arg known[] = {
     {.key = "n", .lo = 1, .hi = 0x1p26, .whole = 1, .text = "elements"},
@@ -36,6 +38,7 @@ static const struct qm_arg known[] = {
      .hi = 1e6,
      .text = "noise: 0 normal, else degrees of freedom of Student's t, from 0.1"},
     {.key = "rows", .lo = 0, .hi = 0x1p26, .whole = 1, .text = QM_ROWS_TEXT},
+    {.key = "layout", .words = "sorted|shuffled", .text = "the order of the curvatures"},
 };
 enum { ARGS = sizeof known / sizeof *known };
 
@@ -44,9 +47,13 @@ struct nqm {
     uint64_t seed;
     double batch, nu;
     int start_at_one;
+    int64_t *place; /* [n]: the place of element i in the sorted order; NULL: i */
 };
 
-static double curvature(int64_t i) { return 1 / (double)(i + 1); }
+static double curvature(const struct nqm *q, int64_t i)
+{
+    return 1 / (double)((q->place ? q->place[i] : i) + 1);
+}
 
 static qm_status nqm_open(const char *args, uint64_t seed, void **self, int *n_tensors,
                           struct qm_shape *shapes)
@@ -57,7 +64,7 @@ static qm_status nqm_open(const char *args, uint64_t seed, void **self, int *n_t
         return qm_fail(QM_BAD_ARG, "nqm: nu is %g, expected 0 (normal) or from 0.1", value[3]);
     struct qm_shape shape;
     QM_TRY(qm_problem_shape("nqm", (int64_t)value[0], (int64_t)value[4], &shape));
-    struct nqm *q = malloc(sizeof *q);
+    struct nqm *q = calloc(1, sizeof *q);
     if (!q)
         return qm_fail(QM_NO_MEMORY, "nqm");
     q->n = (int64_t)value[0];
@@ -65,13 +72,22 @@ static qm_status nqm_open(const char *args, uint64_t seed, void **self, int *n_t
     q->batch = value[1];
     q->start_at_one = value[2] > 0;
     q->nu = value[3];
+    qm_status st = value[5] > 0 ? qm_problem_shuffle("nqm", q->n, &q->place) : QM_OK;
+    if (st != QM_OK) {
+        free(q);
+        return st;
+    }
     *self = q;
     *n_tensors = 1;
     shapes[0] = shape;
     return QM_OK;
 }
 
-static void nqm_close(void *self) { free(self); }
+static void nqm_close(void *self)
+{
+    free(((struct nqm *)self)->place);
+    free(self);
+}
 
 static void nqm_start(void *self, double *x)
 {
@@ -88,7 +104,7 @@ static double nqm_eval(void *self, const double *x, int64_t t, double *grad)
     struct nqm *q = self;
     double sum = 0;
     for (int64_t i = 0; i < q->n; i++)
-        sum += curvature(i) * x[i] * x[i];
+        sum += curvature(q, i) * x[i] * x[i];
     if (!grad)
         return 0.5 * sum;
 
@@ -98,7 +114,7 @@ static double nqm_eval(void *self, const double *x, int64_t t, double *grad)
         qm_normals(q->seed, QM_STREAM_noise, t, 0, q->n, grad);
     double unit = q->nu > 2 ? (q->nu - 2) / q->nu : 1; /* 1 / variance of the draws */
     for (int64_t i = 0; i < q->n; i++) {
-        double h = curvature(i);
+        double h = curvature(q, i);
         grad[i] = h * x[i] + sqrt(unit * h / q->batch) * grad[i];
     }
     return 0.5 * sum;
@@ -155,7 +171,7 @@ static double nqm_expected(void *self, const char *family, double lr, double mom
     if (strcmp(family, "sgdm") != 0 || !(momentum < 1) || (q->nu > 0 && q->nu <= 2))
         return (double)NAN;
     for (int64_t i = 0; i < q->n; i++) {
-        double h = curvature(i), noise = lr * lr * h / q->batch;
+        double h = curvature(q, i), noise = lr * lr * h / q->batch;
         sum += h * (momentum != 0 && lr != 0 ? square_heavy_ball(lr * h, momentum, noise, t)
                                              : square_sgd(lr * h, noise, (double)t));
     }

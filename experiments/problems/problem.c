@@ -2,9 +2,11 @@
 #include "experiments/problems/problem.h"
 
 #include "core/base/name.h"
+#include "experiments/source/distribution.h"
 
 #include <gsl/gsl_rng.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define QM_ENTRY(stem, file) extern const struct qm_problem qm_problem_##stem;
@@ -113,3 +115,19 @@ void qm_data_uniforms(void *data, int64_t n, double *out)
 }
 
 void qm_data_close(void *data) { gsl_rng_free(data); }
+
+qm_status qm_problem_shuffle(const char *who, int64_t n, int64_t **out)
+{
+    int64_t *place = malloc((size_t)n * sizeof *place);
+    if (!place)
+        return qm_fail(QM_NO_MEMORY, "%s: permutation of %lld", who, (long long)n);
+    for (int64_t i = 0; i < n; i++)
+        place[i] = i;
+    for (int64_t i = n - 1; i > 0; i--) {
+        int64_t j = qm_pick(0, QM_STREAM_start, 0, i, i + 1), keep = place[i];
+        place[i] = place[j];
+        place[j] = keep;
+    }
+    *out = place;
+    return QM_OK;
+}

@@ -81,6 +81,10 @@ qm_status qm_problem_find(const char *name, const struct qm_problem **out);
 
 /* ---- helpers for the files of experiments/problems/ ------------------------------------------ */
 
+/* *out, which the caller frees, becomes a permutation of 0 .. n - 1 that is a function of n alone.
+ * QM_NO_MEMORY names `who`. */
+qm_status qm_problem_shuffle(const char *who, int64_t n, int64_t **out);
+
 /* Shapes n elements as rows x (n / rows).  rows 0 stands for the largest divisor of n that is at
  * most sqrt(n); one row makes a vector.  QM_BAD_ARG where rows does not divide n. */
 qm_status qm_problem_shape(const char *name, int64_t n, int64_t rows, struct qm_shape *out);

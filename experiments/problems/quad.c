@@ -130,21 +130,6 @@ static void quad_close(void *self)
     free(q);
 }
 
-static qm_status open_shuffle(struct quad *q)
-{
-    q->place = malloc((size_t)q->n * sizeof *q->place);
-    if (!q->place)
-        return qm_fail(QM_NO_MEMORY, "quad: permutation of %lld", (long long)q->n);
-    for (int64_t i = 0; i < q->n; i++)
-        q->place[i] = i;
-    for (int64_t i = q->n - 1; i > 0; i--) {
-        int64_t j = qm_pick(0, QM_STREAM_start, 0, i, i + 1), keep = q->place[i];
-        q->place[i] = q->place[j];
-        q->place[j] = keep;
-    }
-    return QM_OK;
-}
-
 static qm_status open_dct(struct quad *q)
 {
     size_t n = (size_t)q->n, half = n / 2 + 1;
@@ -182,7 +167,7 @@ static qm_status quad_open(const char *args, uint64_t seed, void **self, int *n_
     q->lambda = malloc(3 * (size_t)n * sizeof *q->lambda);
     qm_status st = q->lambda ? QM_OK : qm_fail(QM_NO_MEMORY, "quad: n = %lld", (long long)n);
     if (st == QM_OK && q->layout == SHUFFLED)
-        st = open_shuffle(q);
+        st = qm_problem_shuffle("quad", n, &q->place);
     if (st == QM_OK && q->layout == DCT)
         st = open_dct(q);
     if (st != QM_OK) {

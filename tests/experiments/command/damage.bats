@@ -471,3 +471,22 @@ P
     done
     fails_with 2 "--template takes one VARIANT" check --template adamw4_ao adamw8_ao
 }
+
+@test "analyze --recipe says which elements have no update: a second moment below 0" {
+    "$QUALM" import -q "$ROOT"/experiments/data/samples/checkpoint.pt -o good.h5
+    "$QUALM" analyze -q -R adamw4_ao,min_numel=0 good.h5 --json >good.json
+    "$PYTHON" - <<'P'
+import h5py, json
+rows = json.load(open("good.json"))["rows"]
+assert rows and all(r["left_out"] == 0 for r in rows)
+with h5py.File("good.h5", "r+") as f:
+    found = []
+    f.visititems(lambda name, x: found.append(name) if name.endswith("/exp_avg_sq") else None)
+    x = f[found[0]][...]
+    x.flat[:5] = -1
+    f[found[0]][...] = x
+    open("name", "w").write(found[0].rpartition("/")[0])
+P
+    "$QUALM" analyze -R adamw4_ao,min_numel=0 good.h5 >out 2>err
+    grep -q "^left out: 5 of [0-9]* elements of .*$(cat name) under adamw4_ao.*update is not finite" out
+}
