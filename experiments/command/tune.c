@@ -12,7 +12,7 @@
 #include "experiments/suite/shared.h"
 
 /* Seeds apart from those of suites: a rate must not be chosen by the runs that it is judged on. */
-enum { FIRST_SEED = 901, SEEDS = 8 };
+enum { FIRST_SEED = 901, SEEDS = 16 };
 
 struct options {
     char **suite;
@@ -23,7 +23,7 @@ struct options {
 static const struct argp_option options[] = {
     {"variants", 'V', NULL, 0,
      "tune each variant's rate too, for best against best; else the twin's alone", 0},
-    {"seeds", 's', "N", 0, "runs at each rate, of seeds 901 on (8)", 0},
+    {"seeds", 's', "N", 0, "runs at each rate, of seeds 901 on (16)", 0},
     {"size", 'z', "SIZE", 0, "small, normal or large: the values that suites give for it", 0},
     {"out", 'o', "FILE", 0, "where rates are kept (results/rates/NAME.json)", 0},
     {"threads", 't', "N", 0, "threads (default: one for each processor)", 0},
@@ -51,7 +51,7 @@ static const char doc[] =
     "  qualm tune ablation_rank1\n"
     "  # mine.yaml is a suite of yours\n"
     "  qualm tune --variants mine.yaml && qualm run mine.yaml\n"
-    "  qualm tune --size small --seeds 16 ablation_momentum -o rates.json\n"
+    "  qualm tune --size small --seeds 8 ablation_momentum -o rates.json\n"
     "\n"
     "Exit codes: 0 done, 1 some search ended at the end of its range (five decades), 2 a mistake "
     "in a suite, 3 I/O, 4 nothing to tune, 75 interrupted; the same command goes on.";
