@@ -85,7 +85,8 @@ static qm_status nqm_open(const char *args, uint64_t seed, void **self, int *n_t
 
 static void nqm_close(void *self)
 {
-    free(((struct nqm *)self)->place);
+    if (self)
+        free(((struct nqm *)self)->place);
     free(self);
 }
 

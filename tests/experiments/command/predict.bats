@@ -133,3 +133,44 @@ P
     run -4 "$QUALM" predict f.h5 t.h5
     [[ $output == *"has an error of none of the"* ]]
 }
+
+@test "predict: the ranks over all problems are among the recipes that ran on all of them" {
+    {
+        echo "variant:"
+        for map in nf4:4s lint:4s dyn:4s; do
+            for block in 32 128; do
+                format=$map/block:$block/bisect/mid/hi
+                echo "  - \"$map $block\": \"adamw_f32,exp_avg=$format,min_numel=0\""
+            done
+        done
+    } >common
+    { # plain floats on the smaller problem, whose verdicts are then `not quantized`
+        cat common
+        for map in int:4s intm:4s dyn:3s; do
+            echo "  - \"$map\": \"adamw_f32,exp_avg=$map/block:64/bisect/mid/hi,min_numel=1024\""
+        done
+    } >more
+    for one in common more; do
+        {
+            cat $one
+            printf 'source: ["problem:nqm:n=512", "problem:quad:n=2048"]\ncoupling: closed\n'
+            printf 'protocol: paired\nseed: 1..8\nsteps: 40\nweight_decay: 0\n'
+        } >$one.yaml
+        "$QUALM" run -q $one.yaml -o $one.h5 >/dev/null
+        { cat $one; printf 'source: "dist:gauss"\nn: 4096\ncoupling: oneshot\nslot: exp_avg\n'; } >$one.e.yaml
+        "$QUALM" run -q $one.e.yaml -o $one.e.h5 >/dev/null
+        "$QUALM" predict -q --json -m sqnr $one.e.h5 $one.h5 >$one.json
+    done
+    "$PYTHON" - <<'P'
+import json
+def row(name, problem):
+    rows = json.load(open(f"{name}.json"))["correlations"]
+    return next(r for r in rows if r["problem"] == problem and "sqnr" in r["error"])
+common, more = row("common", "all"), row("more", "all")
+assert common["n"] == more["n"] == 6, (common, more)
+sizes = {p: row("more", p)["n"] for p in ("nqm:n=512", "quad:n=2048")}
+assert sizes == {"nqm:n=512": 6, "quad:n=2048": 9}, sizes
+for key in ("rho", "lo95", "hi95"):
+    assert common[key] == more[key], (common, more)
+P
+}

@@ -11,6 +11,7 @@ static const char *const small[][2] = {
     {"quad", "n=1"},
     {"quad", "n=30,cond=100"},
     {"quad", "n=31,cond=100,layout=shuffled,lambda_max=7"},
+    {"nqm", "n=31,layout=shuffled"},
     {"quad", "n=2,layout=dct"},
     {"quad", "n=33,cond=100,layout=dct"},
     {"quad", "n=64,cond=1e6,layout=dct,rows=8"},
