@@ -451,6 +451,8 @@ static int late_interval(const struct qm_domain *d, struct qm_domain_source *s, 
     to.power[QM_POWER_s] = -4;
     to.hyper[QM_HYPER_stat_gap] = (double)gap;
     to.hyper[QM_HYPER_root_gap] = (double)(i / 40 % 2 ? gap : 3 * gap);
+    if (qm_domain_one_in(s, 2)) /* the first step that has roots, or the last one that has none */
+        qm_domain_put(d, QM_HYPER_start, (double)(t + qm_domain_below(s, 2)), &to);
     if (!qm_domain_takes(d, &to))
         return 0;
     *c = to;

@@ -230,7 +230,7 @@ static int long_factor(const struct qm_domain *d, struct qm_domain_source *s, in
     }
     qm_domain_put(d, QM_HYPER_stat_gap, 1.0, &to);
     qm_domain_put(d, QM_HYPER_root_gap, 1.0, &to);
-    qm_domain_put(d, QM_HYPER_rect_stat, (double)(turn % 2), &to);
+    qm_domain_put(d, QM_HYPER_rect_stat, (double)(turn % 4 != 2), &to);
     qm_domain_put(d, QM_HYPER_rect_root, (double)(1 + turn % 3), &to);
     qm_domain_put(d, QM_HYPER_max_order, (double)QM_ORDER_LONG, &to);
     to.powered = 1u << QM_POWER_s;

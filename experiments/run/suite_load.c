@@ -122,7 +122,7 @@ static qm_status open_data(const struct qm_loaded_suite_changes *changes, struct
 static void note_protocol(const struct qm_loaded_suite *l)
 {
     for (int64_t i = 0; i < l->n_cells; i++)
-        if (!l->cells[i].reason && l->cells[i].coupling == QM_COUPLING_closed)
+        if (l->cells[i].coupling == QM_COUPLING_closed)
             return;
     if (l->suite->paired)
         qm_note("%s: protocol paired has nothing to judge: no cell is of coupling closed",

@@ -332,8 +332,8 @@ class Campaign:
         """The rates at which the rows of v are judged, in words, and in how many where they differ;
         older files lack the column."""
         times = "" if self.one == 1 else f"{self.one:g} times "
-        words = {"best against best": "rates of their own, variant and twin each at its best (by "
-                 "the seeds that tuned it: no interval covers which rate was chosen)",
+        words = {"best against best": "rates of their own, variant and twin each at its tuned one "
+                 "(by the seeds that tuned it: no interval covers which rate was chosen)",
                  "same rate": "the learning rate that was tuned for the twin",
                  "one side tuned": "a learning rate that was tuned against one that was not"}
         kinds = v["rates"].tolist() if "rates" in v else []
