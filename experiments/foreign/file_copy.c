@@ -12,10 +12,13 @@ enum { ROOM = 1 << 18 };
 /* Reads until room[ROOM] is full or the file ends; -1: an error. */
 static ssize_t fill(int fd, char *room)
 {
-    ssize_t n = 0;
-    for (ssize_t got = 1; got > 0 && n<ROOM; n += got> 0 ? got : 0)
-        if ((got = read(fd, room + n, (size_t)(ROOM - n))) < 0)
+    ssize_t n = 0, got = 1;
+    while (got > 0 && n < ROOM) {
+        got = read(fd, room + n, (size_t)(ROOM - n));
+        if (got < 0)
             return -1;
+        n += got;
+    }
     return n;
 }
 
