@@ -134,9 +134,9 @@ static qm_status check(const struct qm_rule_use *use)
                                    "start one from 0");
     if (!is_whole(h->rect_stat, 0, 100) || !is_whole(h->rect_root, 0, 100))
         return qm_fail(QM_BAD_ARG, "rect_stat and rect_root must be whole numbers from 0 to 100");
-    if (!is_whole(h->max_order, 1, 1 << 20) || !(h->min_lowbit >= 0))
+    if (!is_whole(h->max_order, 1, 1 << 20) || !is_whole(h->min_lowbit, 0, 1e15))
         return qm_fail(QM_BAD_ARG, "max_order must be a whole number from 1 to 2^20, min_lowbit "
-                                   "not negative");
+                                   "one from 0 to 1e15");
     return QM_OK;
 }
 
