@@ -233,9 +233,16 @@ static int long_factor(const struct qm_domain *d, struct qm_domain_source *s, in
     qm_domain_put(d, QM_HYPER_rect_stat, (double)(turn % 4 != 2), &to);
     qm_domain_put(d, QM_HYPER_rect_root, (double)(1 + turn % 3), &to);
     qm_domain_put(d, QM_HYPER_max_order, (double)QM_ORDER_LONG, &to);
-    to.powered = 1u << QM_POWER_s;
-    to.power[QM_POWER_s] = LOADED;
-    qm_domain_some_stat_decay(d, s, &to);
+    if (turn % 4 == 0) { /* vectors of its own, of eigenvalues apart: what rectifies them shows */
+        to.kind = QM_CLASS_graded;
+        to.t = 1;
+        to.forced = 0;
+        to.shape = matrix(length, SHORT - qm_domain_below(s, 2), is_tall);
+    } else {
+        to.powered = 1u << QM_POWER_s;
+        to.power[QM_POWER_s] = LOADED;
+        qm_domain_some_stat_decay(d, s, &to);
+    }
     if (!qm_domain_takes(d, &to))
         return 0;
     *c = to;
