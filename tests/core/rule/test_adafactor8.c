@@ -74,7 +74,7 @@ static void rules_agree(void **state)
         "",
         ",beta1=-1",
         ",beta2=0.99,relative_step=0,weight_decay=0.1,scale_weight_decay=0",
-        ",factored=0,maximize=1,eps1=1e-10,scale_parameter=0,clip=2",
+        ",factored=0,maximize=1,scale_parameter=0,clip=2",
         ",limiter=1,margin=0.05",
         ",rank=3,factored=0,gap=5",
         ",rank=2,factored=1,beta2=0.99,relative_step=0",
