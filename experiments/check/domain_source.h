@@ -101,8 +101,8 @@ void qm_domain_bound_rank(const struct qm_domain *d, struct qm_case *c);
 /* side_case.c.  Gives all axes one length, or of more than two axes in half of the cases two. */
 void qm_domain_equal_sides(struct qm_domain_source *s, int64_t side, struct qm_shape *shape);
 
-/* side_case.c.  In half of the cases Shampoo's statistic decays by another beta than the recipe's:
- * 0, nearly 1, or where the state is loaded (a power of s) 1. */
+/* side_case.c.  In two of three cases Shampoo's statistic decays by another beta than the recipe's:
+ * mostly one above 0.999, else 0, one below it, or where the state is loaded (a power of s) 1. */
 void qm_domain_some_stat_decay(const struct qm_domain *d, struct qm_domain_source *s,
                                struct qm_case *c);
 

@@ -194,15 +194,15 @@ static int round_sides(const struct qm_domain *d, struct qm_domain_source *s, in
 void qm_domain_some_stat_decay(const struct qm_domain *d, struct qm_domain_source *s,
                                struct qm_case *c)
 {
-    enum { NEAREST = 20 };
-    int kind = (int)qm_domain_below(s, 6), is_loaded = c->powered >> QM_POWER_s & 1;
-    int most = is_loaded ? NEAREST : NEAREST / 2;
-    double nearly = 1.0 - ldexp(1.0, -1 - (int)qm_domain_below(s, most));
-    if (kind < 3 && d->reads >> QM_HYPER_stat_decay & 1)
+    enum { KINDS = 6, GIVEN = 4, FAR = 9, NEAR = 11 };
+    int kind = (int)qm_domain_below(s, KINDS), is_loaded = c->powered >> QM_POWER_s & 1;
+    double near = 1.0 - ldexp(1.0, -1 - FAR - (int)qm_domain_below(s, NEAR)),
+           far = 1.0 - ldexp(1.0, -1 - (int)qm_domain_below(s, FAR));
+    if (kind < GIVEN && d->reads >> QM_HYPER_stat_decay & 1)
         qm_domain_put(d, QM_HYPER_stat_decay,
-                      kind == 0                ? 0.0
-                      : kind == 1 && is_loaded ? 1.0
-                                               : nearly,
+                      kind == 0   ? 0.0
+                      : kind == 1 ? (is_loaded ? 1.0 : far)
+                                  : near,
                       c);
 }
 
