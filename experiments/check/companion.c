@@ -28,8 +28,8 @@ static uint32_t word(const struct qm_case_run *r, enum qm_companion_role role, u
     return qm_philox_stream(r->seed, (uint64_t)STREAM + role, i);
 }
 
-/* A shape of the judged one's rank (1 for a scalar), of other sizes; three of four small tensors
- * that are stepped before or in between have the judged one's, or these with the last two
+/* A shape of the judged one's rank (1 for a scalar), of other sizes; of eight small tensors
+ * that are stepped before or in between three have the judged one's and two these with the last two
  * exchanged: a kernel might keep something by sizes, or by their product. */
 static struct qm_shape shape_of(const struct qm_case_run *r, enum qm_companion_role role)
 {
@@ -37,15 +37,16 @@ static struct qm_shape shape_of(const struct qm_case_run *r, enum qm_companion_r
     if (role == QM_COMPANION_busy)
         return (struct qm_shape){1, {3}};
     if (r->c->shape.rank && qm_shape_numel(&r->c->shape) <= ALIKE_MOST) {
-        uint32_t alike = word(r, role, 49) % 4;
+        uint32_t alike = word(r, role, 49) % 8;
         struct qm_shape own = r->c->shape;
         int last = own.rank - 1;
-        if (alike == 2 && last > 0) {
-            own.dim[last] = r->c->shape.dim[last - 1];
-            own.dim[last - 1] = r->c->shape.dim[last];
-        }
         if (alike < 3)
             return own;
+        if (alike < 5 && last > 0) {
+            own.dim[last] = r->c->shape.dim[last - 1];
+            own.dim[last - 1] = r->c->shape.dim[last];
+            return own;
+        }
     }
     uint32_t sizes = s.rank > 5 ? 1 : s.rank > 3 ? 2 : 4; /* that a side may have */
     for (int a = 0; a < s.rank; a++)

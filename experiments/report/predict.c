@@ -394,7 +394,7 @@ static qm_status count_ranks(struct rank_list *list, const struct qm_predict_poi
     return QM_OK;
 }
 
-/* Adds the ranks that the recipes of every problem have among themselves on the one of n points. */
+/* Adds, for each recipe that ran on every problem, its rank among these on the one of n points. */
 static qm_status add_ranks(struct rank_list *list, const struct qm_predict_point *point, int64_t n,
                            struct sample *s)
 {

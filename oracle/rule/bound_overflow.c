@@ -28,9 +28,8 @@ void qm_bound_open_products(const struct qm_bound_step *b, int64_t k, struct qm_
 struct qm_ball qm_bound_inverse_root(const struct qm_bound_step *b, struct qm_ball row,
                                      struct qm_ball col)
 {
-    enum {
-        ROUNDINGS = 6
-    }; /* two roots, their product, one, its reciprocal, the double arithmetic */
+    /* Two roots, their product, the quotient, its reciprocal, the arithmetic here. */
+    enum { ROUNDINGS = 6 };
     double unit = b->reorder.tree ? QM_U : 0x1p-52, x = 1.0 / (sqrt(row.x) * sqrt(col.x));
     if (!(row.x - row.e > 0.0 && col.x - col.e > 0.0 && row.x + row.e + col.x + col.e < HUGE_VAL))
         return qm_ball_div_double(b, qm_ball_exact(1.0),

@@ -148,8 +148,7 @@ def draw(c, out):
                    "short of the whole gap, the upright line, or beyond it; thin lines are "
                    "95 % intervals. The title has a part as the largest where the intervals of the "
                    "whole gap and of the part lie above 0 and the part's above those of the other "
-                   "parts" + ", the rest not counted." * (len(compared) > 1)
-                   + "." * (len(compared) <= 1)
+                   "parts" + (", the rest not counted." if len(compared) > 1 else ".")
                    + (f" Negative: {', '.join(negative[:4])}"
                       + f" and {len(negative) - 4} more" * (len(negative) > 4) + ". Such a "
                       "part, but for the rest, makes the gap smaller where it is in codes; it goes "
