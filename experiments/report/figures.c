@@ -38,16 +38,19 @@ static pid_t wait_for(pid_t pid, int *state, const char *log, const char *what)
     const struct timespec tenth = {.tv_nsec = 100 * 1000 * 1000};
     pid_t ended;
     qm_progress_start(&progress, what ? what : "", 0);
-    while ((ended = waitpid(pid, state, WNOHANG)) == 0) {
+    do {
         char line[1024];
         long long k, n;
+        ended = waitpid(pid, state, WNOHANG);
         last_line(log, line, sizeof line);
         int is_count = sscanf(line, "%lld/%lld", &k, &n) == 2;
         progress.total = is_count ? n : progress.total;
+        progress.shown = ended ? 0 : progress.shown; /* the last count is shown at any rate */
         if (what)
             qm_progress_add(&progress, is_count ? k - progress.done : 0, 0);
-        nanosleep(&tenth, NULL);
-    }
+        if (!ended)
+            nanosleep(&tenth, NULL);
+    } while (!ended);
     qm_progress_end(&progress);
     return ended;
 }
