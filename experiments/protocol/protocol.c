@@ -141,8 +141,9 @@ static void print_rates(const char *what, const int64_t count[RATES_COUNT], cons
         all += count[k];
     if (count[QM_RATES_best])
         printf("%lld of %lld %s: best against best, each at the learning rate that was tuned for "
-               "it; in brackets both at the twin's (no interval covers which rate was chosen, by "
-               "the few seeds of qualm tune)\n",
+               "it, the nearest to the twin's of those that tuning could not tell from the "
+               "lowest; in brackets both at the twin's (no interval covers which rate was "
+               "chosen, by the few seeds of qualm tune)\n",
                (long long)count[QM_RATES_best], (long long)all, what);
     if (count[QM_RATES_same])
         printf("%lld of %lld %s: both at the rate that was tuned for the twin (qualm tune "

@@ -36,7 +36,7 @@ struct qm_comparison_group {
     X(uneven,  "one side tuned", "of a contrast: a rate that was tuned against one that was not") \
     X(untuned, "not tuned",    "the problem's rate; none was tuned for these steps and schedule") \
     X(same,    "same rate",    "the rate that was tuned for the twin")                            \
-    X(best,    "best against best", "each at the rate that was tuned for it")
+    X(best,    "best against best", "each at the rate that was tuned for it (rate_search.h)")
 /* clang-format on */
 
 enum qm_rates {

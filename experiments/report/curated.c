@@ -138,7 +138,9 @@ qm_status qm_verdicts_long(struct qm_result *r, struct qm_text_grid *out)
         qm_grid_column(&g, "area", "", "the verdict over the logarithm of the step", 0);
         qm_grid_column(
             &g, "rates", "",
-            "best against best: each at the rate tuned for it; same rate: the twin's best; "
+            "best against best: each at the rate tuned for it (a variant at the nearest to the "
+            "twin's of those that tuning could not tell from the lowest); same rate: the twin's "
+            "best; "
             "not tuned: the problem's, for other steps or another schedule, or the suite's lr",
             0);
         qm_grid_column(&g, "same rate", "log10", "d with both at the twin's rate", 1);

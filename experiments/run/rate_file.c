@@ -268,6 +268,33 @@ static void note_seeds(const struct qm_suite *s, const char *path, const json_t 
     }
 }
 
+/* Notes how many rates of variants are not the lowest points of their curves. */
+static void note_margins(const char *path, const json_t *rates)
+{
+    const char *key;
+    json_t *entry, *point;
+    long long variants = 0, within = 0;
+    size_t i;
+    json_object_foreach ((json_t *)(uintptr_t)rates, key, entry) {
+        double own = HUGE_VAL, least = HUGE_VAL;
+        const double rate = json_number_value(json_object_get(entry, "rate"));
+        if (!json_object_get(entry, "near") || json_is_true(json_object_get(entry, "edge")))
+            continue;
+        json_array_foreach (json_object_get(entry, "curve"), i, point) {
+            double loss = number_or(json_array_get(point, 1), HUGE_VAL);
+            least = loss < least ? loss : least;
+            if (json_number_value(json_array_get(point, 0)) == qm_rate_rounded(rate))
+                own = loss;
+        }
+        variants++;
+        within += own > least;
+    }
+    if (within)
+        qm_note("%s: of its %lld rates of variants %lld are not the lowest of their curves, but the "
+                "nearest to the twin's of those that the seeds of tuning cannot tell from it",
+                path, variants, within);
+}
+
 qm_status qm_rates_attach(struct qm_suite *s, const char *from)
 {
     char name[PATH_MAX], path[PATH_MAX];
@@ -303,6 +330,7 @@ qm_status qm_rates_attach(struct qm_suite *s, const char *from)
     }
     qm_suite_sort_rates(s);
     note_seeds(s, path, rates);
+    note_margins(path, rates);
     json_decref(rates);
     return st;
 }

@@ -333,7 +333,8 @@ class Campaign:
         older files lack the column."""
         times = "" if self.one == 1 else f"{self.one:g} times "
         words = {"best against best": "rates of their own, variant and twin each at its tuned one "
-                 "(by the seeds that tuned it: no interval covers which rate was chosen)",
+                 "(nearest to the twin's of those that the tuning seeds cannot tell from the lowest; "
+                 "no interval covers which rate was chosen)",
                  "same rate": "the learning rate that was tuned for the twin",
                  "one side tuned": "a learning rate that was tuned against one that was not"}
         kinds = v["rates"].tolist() if "rates" in v else []
