@@ -30,7 +30,8 @@ static void put_entries(const struct qm_file *f, struct qm_blob *out)
     for (int i = 0; i < f->n_entries; i++) {
         const struct qm_entry *e = &f->entry[i];
         const struct qm_array_location *at = &f->place[i];
-        int64_t head[5] = {e->dtype, e->shape.rank, at->swap, at->fortran, at->code};
+        int64_t head[6] = {e->dtype,    e->shape.rank, at->swap,
+                           at->fortran, at->code,      at->is_complex};
         qm_blob_put_text(out, e->name);
         qm_blob_put_bytes(out, head, sizeof head);
         qm_blob_put_bytes(out, e->shape.dim, (size_t)e->shape.rank * sizeof *e->shape.dim);
@@ -196,7 +197,7 @@ static qm_status take_entry(struct qm_file *f, struct qm_reader_process *p, stru
 {
     struct qm_shape shape = {0, {0}};
     char *name = qm_blob_take_text(in);
-    int64_t *head = qm_blob_take_copy(in, 5, sizeof *head), bytes = -1;
+    int64_t *head = qm_blob_take_copy(in, 6, sizeof *head), bytes = -1;
     int good = name && head && head[0] >= 0 && head[0] < QM_DTYPE_COUNT && head[1] >= 0 &&
                head[1] <= QM_MAX_RANK && head[4] >= 0 && head[4] < QM_FLOAT8_COUNT &&
                (head[4] == 0 || head[0] == QM_DTYPE_f32) && head[3] >= 0 && head[3] <= 2;
@@ -205,7 +206,8 @@ static qm_status take_entry(struct qm_file *f, struct qm_reader_process *p, stru
     if (dims)
         memcpy(shape.dim, dims, (size_t)shape.rank * sizeof *shape.dim);
     struct qm_array_location place = {(size_t)qm_blob_take_number(in), good && head[2],
-                                      good ? (int)head[3] : 0, good ? (int)head[4] : 0};
+                                      good ? (int)head[3] : 0, good ? (int)head[4] : 0,
+                                      good && head[5]};
     enum qm_dtype dtype = good ? (enum qm_dtype)head[0] : QM_DTYPE_f32;
     good = good && dims && !in->bad && (bytes = qm_shape_numel(&shape)) >= 0 &&
            !__builtin_mul_overflow(bytes, place.code ? 1 : (int64_t)qm_dtype_size(dtype), &bytes);

@@ -24,6 +24,7 @@ struct qm_array_location {
     int fortran;   /* 1: the first dimension varies fastest; 2: but for the last one of all, of the
                     * parts of complex numbers, which varies faster */
     int code; /* enum qm_float8: elements are such codes, the entry is float32; 0: as it says */
+    int is_complex; /* the last axis holds the real and the imaginary part */
 };
 
 struct qm_format {

@@ -232,6 +232,7 @@ static qm_status add_array(struct qm_file *f, const struct header *h, const char
         return qm_file_bad(f, "%s of %s takes %lld bytes, but %zu follow the header", shape,
                            h->descr, (long long)bytes, end - data);
     place.fortran = h->fortran && parts == 2 ? 2 : h->fortran;
+    place.is_complex = parts == 2;
     return qm_file_add(f, name, dtype, &of, place);
 }
 

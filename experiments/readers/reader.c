@@ -429,6 +429,14 @@ int qm_file_remark(struct qm_file *f, char out[QM_FILE_REMARK])
     if (qm_file_left_out(f, left_out, sizeof left_out))
         n += snprintf(out + n, (size_t)(QM_FILE_REMARK - n), "%sleft out: %s", n ? "; " : "",
                       left_out);
+    int complex = 0;
+    for (int i = 0; i < f->n_entries; i++)
+        complex += f->place[i].is_complex;
+    if (complex)
+        n += snprintf(out + n, (size_t)(QM_FILE_REMARK - n),
+                      "%scomplex numbers in %d of %d arrays, whose real and imaginary part are "
+                      "a last axis of 2",
+                      n ? "; " : "", complex, f->n_entries);
     return n;
 }
 

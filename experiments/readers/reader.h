@@ -114,7 +114,8 @@ int qm_file_left_out(struct qm_file *f, char *out, size_t size);
  * ..."); its length, or 0: it proves all. */
 int qm_file_joined(struct qm_file *f, char *out, size_t size);
 
-/* Both of these as one line for people, "JOINED; left out: LEFT_OUT"; its length, or 0. */
+/* Both of these as one line for people, "JOINED; left out: LEFT_OUT", and how many arrays are of
+ * complex numbers; its length, or 0. */
 enum { QM_FILE_REMARK = 1600 };
 int qm_file_remark(struct qm_file *f, char out[QM_FILE_REMARK]);
 

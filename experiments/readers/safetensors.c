@@ -170,7 +170,8 @@ static qm_status add_tensor(struct qm_file *f, const char *name, const json_t *v
                            (long long)(extent->end - extent->begin));
     if (of.parts == 2)
         shape.dim[shape.rank++] = 2;
-    struct qm_array_location place = {data_start + (size_t)extent->begin, 0, 0, of.code};
+    struct qm_array_location place = {data_start + (size_t)extent->begin, 0, 0, of.code,
+                                      of.parts == 2};
     return qm_file_add(f, name, of.dtype, &shape, place);
 }
 

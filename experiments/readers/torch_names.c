@@ -37,7 +37,9 @@ static qm_status add(struct qm_torch_walk *w, const char *name, const struct qm_
     QM_TRY(qm_grow((void **)&t->array, &t->array_room, w->f->n_entries + 1, sizeof *a));
     t->array[w->f->n_entries] = *a;
     int i = w->f->n_entries;
-    QM_TRY(qm_file_add(w->f, name, dtype, shape, (struct qm_array_location){0}));
+    struct qm_array_location place = {.is_complex =
+                                          a->kind == QM_TORCH_view && a->view.element->parts == 2};
+    QM_TRY(qm_file_add(w->f, name, dtype, shape, place));
     return qm_name_index_put(&t->entry_at, w->f->entry[i].name, strlen(name), i);
 }
 

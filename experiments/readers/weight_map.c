@@ -107,7 +107,8 @@ static qm_status add_tensors(struct qm_file *f, const struct qm_name_index *shar
             }
             QM_TRY(qm_grow((void **)&w->place, &w->place_room, f->n_entries + 1, sizeof *w->place));
             w->place[f->n_entries] = (struct place){k, i};
-            QM_TRY(qm_file_add(f, e->name, e->dtype, &e->shape, (struct qm_array_location){0}));
+            struct qm_array_location at = {.is_complex = w->shard[k]->place[i].is_complex};
+            QM_TRY(qm_file_add(f, e->name, e->dtype, &e->shape, at));
         }
     return QM_OK;
 }

@@ -290,9 +290,10 @@ static void note_margins(const char *path, const json_t *rates)
         within += own > least;
     }
     if (within)
-        qm_note("%s: of its %lld rates of variants %lld are not the lowest of their curves, but the "
-                "nearest to the twin's of those that the seeds of tuning cannot tell from it",
-                path, variants, within);
+        qm_note(
+            "%s: of its %lld rates of variants %lld are not the lowest of their curves, but the "
+            "nearest to the twin's of those that the seeds of tuning cannot tell from it",
+            path, variants, within);
 }
 
 qm_status qm_rates_attach(struct qm_suite *s, const char *from)

@@ -66,6 +66,7 @@ P
         "thing (descr |O)" "table (descr a table)"; do
         [[ $output == *"left out: "*"$what"* ]]
     done
+    [[ $output == *"; complex numbers in 5 of 6 arrays, whose real and imaginary part are a last"* ]]
     "$PYTHON" - <<'P'
 import numpy as np
 f, z = np.load("out.npz"), np.arange(6).reshape(2, 3) * (1 + 2j)
