@@ -91,7 +91,7 @@ LONG_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/*/long_*.c))
 Q := $(if $(filter 1,$(V)),,@)
 say = @printf '%-4s %s\n' $(1) $(2)
 
-.PHONY: all run readme-figures claims baseline test peers bench check-dual check-kernels check-layers check-style \
+.PHONY: all run readme-figures claims baseline test peers bench bench-peers check-dual check-kernels check-layers check-style \
   check-headers check-format check-links format gpu-check bench-gpu check-long config bundle help clean plots \
   setup tests install uninstall dist man fuzz
 .DELETE_ON_ERROR:
@@ -374,14 +374,21 @@ PEERS_VENV ?= build/peers
 PEERS_FLAGS ?=
 PEERS_TEXT := tests/peers/requirements.txt tests/peers/adafactor8bit.txt
 PEERS_RELEASES = $(patsubst adafactor8bit==%,%,$(shell grep '^adafactor8bit==' tests/peers/adafactor8bit.txt))
-peers: qualm ## torch, torchao, bitsandbytes, Lion, CAME and six releases of adafactor8bit against the variants, on fresh inputs (a download of gigabytes, once)
-	$(Q)if ! cat $(PEERS_TEXT) | cmp -s - $(PEERS_VENV)/requirements.txt; then \
+# Installs them where they are not, or ends the recipe with a word.
+PEERS_READY = if ! cat $(PEERS_TEXT) | cmp -s - $(PEERS_VENV)/requirements.txt; then \
 	  if python3 -m venv $(PEERS_VENV) && $(PEERS_VENV)/bin/pip install -q -r tests/peers/requirements.txt && \
 	    for r in $(PEERS_RELEASES); do $(PEERS_VENV)/bin/pip install -q --upgrade --no-deps \
 	      --target $(PEERS_VENV)/adafactor8bit/$$r adafactor8bit==$$r || exit 1; done; then \
 	    cat $(PEERS_TEXT) > $(PEERS_VENV)/requirements.txt; \
-	  else echo "peers: skipped: the packages of $(PEERS_TEXT) could not be installed (no network?)"; exit 0; fi; fi; \
+	  else echo "$@: skipped: the packages of $(PEERS_TEXT) could not be installed (no network?)"; exit 0; fi; fi
+peers: qualm ## torch, torchao, bitsandbytes, Lion, CAME and six releases of adafactor8bit against the variants, on fresh inputs (a download of gigabytes, once)
+	$(Q)$(PEERS_READY); \
 	$(PEERS_VENV)/bin/python tests/peers/compare.py $(PEERS_FLAGS); code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
+
+bench-peers: qualm ## the speed of these packages on this processor, in turn with ours (installs them as peers does)
+	$(Q)$(PEERS_READY); \
+	PYTHONPATH=$(PEERS_VENV)/adafactor8bit/$(lastword $(PEERS_RELEASES)) ./qualm bench --only peers --out results/bench_peers.h5 \
+	  --peers "$(PEERS_VENV)/bin/python tests/peers/peers.py"
 
 bench-gpu: qualm ## the speed of it alone, beside other optimizers where python3 has torch (PEERS= leaves them out)
 	$(Q)./qualm gpu-check --only speed,tables,peers --peers "$(or $(PEERS),none)"; $(GPU_CODE)

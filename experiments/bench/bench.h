@@ -1,4 +1,4 @@
-/* bench.h - The parts of `qualm bench`: steps, searches, analyze.
+/* bench.h - The parts of `qualm bench`: steps, searches, analyze, peers.
  *
  * All steps are measured in turn within a round, and ratios are taken within rounds: on shared
  * machines bandwidth changes twofold between runs, ratios hardly change. */
@@ -8,17 +8,20 @@
 #include <jansson.h>
 #include <stdint.h>
 
+#include "core/recipe/recipe.h"
 #include "experiments/store/store.h"
 
 enum { QM_BENCH_ROUNDS = 101, QM_BENCH_STEPS = 96 };
 
 struct qm_bench {
-    int64_t n;        /* parameters of a step, a multiple of 2^20 */
-    int rounds;       /* 1 to QM_BENCH_ROUNDS */
-    int quick;        /* fewer repeats; no rules over whole tensors */
-    int threads;      /* number of threads of the half with all threads */
-    int64_t gib;      /* size of the file that analyze reads */
-    const char *step; /* only steps that qm_name_matches this, and adamw_f32; NULL: all */
+    int64_t n;         /* parameters of a step, a multiple of 2^20 */
+    int rounds;        /* 1 to QM_BENCH_ROUNDS */
+    int quick;         /* fewer repeats; no rules over whole tensors */
+    int threads;       /* number of threads of the half with all threads */
+    int64_t gib;       /* size of the file that analyze reads */
+    const char *step;  /* only steps that qm_name_matches this, and adamw_f32; NULL: all; of peers,
+                       * only such names */
+    const char *peers; /* the command line of the program that times peers; NULL: none */
 };
 
 /* The most millions (2^20) of parameters whose steps fit into nine tenths of the memory that is
@@ -36,7 +39,8 @@ struct qm_bench_part {
     qm_status (*store)(const struct qm_bench *b, const void *data, struct qm_store *f);
 };
 
-extern const struct qm_bench_part qm_bench_steps, qm_bench_searches, qm_bench_analyze;
+extern const struct qm_bench_part qm_bench_steps, qm_bench_searches, qm_bench_analyze,
+    qm_bench_peers;
 
 /* ---- bench.c --------------------------------------------------------------------------------- */
 
@@ -73,6 +77,35 @@ struct qm_bench_registers {
 
 /* For the instruction set in use. */
 const struct qm_bench_registers *qm_bench_registers(void);
+
+/* ---- timed_step.c ---------------------------------------------------------------------------- */
+
+/* The arrays that steps work on: a matrix with 1024 columns, its gradient, and room for the
+ * parameter in a narrow format. */
+struct qm_bench_arrays {
+    struct qm_shape shape;
+    float *p, *g;
+    void *stored;
+};
+
+/* Allocates arrays of b->n elements, which are not set.  QM_NO_MEMORY: *a has none. */
+qm_status qm_bench_arrays_alloc(const struct qm_bench *b, struct qm_bench_arrays *a);
+void qm_bench_arrays_free(struct qm_bench_arrays *a);
+
+/* A recipe's plans, for one thread and for all threads. */
+struct qm_bench_bound {
+    struct qm_param param;
+    void *plan[2];
+};
+
+/* Opens both plans; after a failure, too, qm_bench_release closes what was opened. */
+qm_status qm_bench_bind(const struct qm_bench *b, const struct qm_bench_arrays *a,
+                        const struct qm_recipe *r, struct qm_bench_bound *x);
+void qm_bench_release(struct qm_bench_bound *x);
+
+/* Sets *seconds to the time of step t, at least 1, of a plan: h = 0 on one thread, 1 on all. */
+qm_status qm_bench_timed(const struct qm_bench *b, const struct qm_bench_arrays *a,
+                         const struct qm_bench_bound *x, int h, int64_t t, double *seconds);
 
 /* ---- steps.c measures, steps_table.c prints and stores --------------------------------------- */
 

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/clock.h"
 #include "core/base/memory.h"
 #include "core/base/name.h"
 #include "core/recipe/backend.h"
@@ -14,25 +13,6 @@
 enum { TENSOR_ROUNDS = 5 };
 /* The most time for the rounds of one rule over whole tensors, without the warm-up. */
 #define SLOW_SECONDS 10.0
-
-/* The arrays that steps work on. */
-struct arrays {
-    struct qm_shape shape;
-    float *p, *g;
-    void *stored; /* the parameter in a narrow format */
-};
-
-/* A recipe's plans, for one thread and for all threads. */
-struct bound {
-    struct qm_param param;
-    void *plan[2];
-};
-
-static void bound_close(struct bound *x)
-{
-    for (int h = 0; h < 2; h++)
-        qm_backend_cpu.close(x->plan[h]);
-}
 
 static double slot_bytes(const struct qm_recipe *r, int i, const struct qm_shape *shape)
 {
@@ -63,55 +43,30 @@ static double bytes_moved(const struct qm_recipe *r, const struct qm_shape *shap
     return sum;
 }
 
-static qm_status bound_open(const struct qm_bench *b, const struct arrays *a,
-                            const struct qm_recipe *r, struct bound *x)
-{
-    x->param = r->param;
-    for (int h = 0; h < 2; h++) {
-        omp_set_num_threads(h ? b->threads : 1);
-        QM_TRY(qm_backend_cpu.open(r, &a->shape, 0, &x->plan[h]));
-    }
-    return QM_OK;
-}
-
 /* Adds a row for a recipe and opens its plans. */
-static qm_status row_open(const struct qm_bench *b, struct qm_bench_rows *s, const struct arrays *a,
-                          const struct qm_recipe *r, struct bound *x)
+static qm_status row_open(const struct qm_bench *b, struct qm_bench_rows *s,
+                          const struct qm_bench_arrays *a, const struct qm_recipe *r,
+                          struct qm_bench_bound *x)
 {
     struct qm_bench_row *row = &s->row[s->count++];
     row->name = r->base->name;
     row->rounds = b->rounds;
-    QM_TRY(bound_open(b, a, r, x));
+    QM_TRY(qm_bench_bind(b, a, r, x));
     row->state_bytes = (double)qm_backend_cpu.bytes(x->plan[0]) / (double)b->n;
     row->moved = bytes_moved(r, &a->shape);
     return QM_OK;
 }
 
-/* Sets *seconds to the time of one step of a plan. */
-static qm_status timed(const struct qm_bench *b, const struct arrays *a, const struct bound *x,
-                       int h, int r, double *seconds)
-{
-    struct qm_tensor p = {a->p, QM_DTYPE_f32, a->shape}, g = {a->g, QM_DTYPE_f32, a->shape};
-    if (x->param.format != QM_PARAM_f32) {
-        p = (struct qm_tensor){a->stored, qm_param_dtype(&x->param), a->shape};
-        qm_param_from_float(&x->param, b->n, a->p, a->stored);
-    }
-    omp_set_num_threads(h ? b->threads : 1);
-    double start = qm_seconds();
-    qm_status st = qm_backend_cpu.step(x->plan[h], &p, &g, r + 2, 1);
-    *seconds = qm_seconds() - start;
-    return st;
-}
-
 /* Times round r of x[count] in turn, then the roofs: time[count + QM_BENCH_ROOFS][half].  The two
  * halves of each follow one another, so that a speed-up compares neighbours in time. */
-static qm_status one_round(const struct qm_bench *b, const struct arrays *a, const struct bound *x,
-                           int count, int r, double (*time)[2], struct qm_progress *bar)
+static qm_status one_round(const struct qm_bench *b, const struct qm_bench_arrays *a,
+                           const struct qm_bench_bound *x, int count, int r, double (*time)[2],
+                           struct qm_progress *bar)
 {
     for (int v = 0; v < count + QM_BENCH_ROOFS; v++)
         for (int h = 0; h < 2; h++) {
             if (v < count)
-                QM_TRY(timed(b, a, &x[v], h, r, &time[v][h]));
+                QM_TRY(qm_bench_timed(b, a, &x[v], h, r + 2, &time[v][h]));
             else
                 time[v][h] = qm_bench_roof_seconds(v - count, a->p, a->g, b->n, h ? b->threads : 1);
             if (bar)
@@ -194,9 +149,9 @@ static qm_status check_filter(const struct qm_bench *b)
 
 /* Times all elementwise rules in turn, round by round. */
 static qm_status run_elementwise(const struct qm_bench *b, struct qm_bench_rows *s,
-                                 const struct arrays *a)
+                                 const struct qm_bench_arrays *a)
 {
-    struct bound bound[QM_BENCH_STEPS] = {{.plan = {NULL}}};
+    struct qm_bench_bound bound[QM_BENCH_STEPS] = {{.plan = {NULL}}};
     double time[QM_BENCH_STEPS + QM_BENCH_ROOFS][2];
     struct qm_recipe recipe;
     qm_status st = QM_OK;
@@ -214,14 +169,15 @@ static qm_status run_elementwise(const struct qm_bench *b, struct qm_bench_rows 
     }
     qm_progress_end(&bar);
     for (int v = 0; v < s->count; v++)
-        bound_close(&bound[v]);
+        qm_bench_release(&bound[v]);
     return st;
 }
 
 /* Times one rule over whole tensors: adamw_f32 (x[0]), the rule (x[1]) and the roofs in turn.  Its
  * projection is set once and not recomputed (the sources compute a new one every 200 steps). */
 static qm_status run_tensor_rule(const struct qm_bench *b, struct qm_bench_rows *s,
-                                 const struct arrays *a, struct bound *x, struct qm_recipe *recipe)
+                                 const struct qm_bench_arrays *a, struct qm_bench_bound *x,
+                                 struct qm_recipe *recipe)
 {
     struct qm_bench_row *row = &s->row[s->count];
     double time[2 + QM_BENCH_ROOFS][2];
@@ -239,20 +195,20 @@ static qm_status run_tensor_rule(const struct qm_bench *b, struct qm_bench_rows 
                row->rounds * (time[1][0] + time[1][1]) > SLOW_SECONDS)
             row->rounds--;
     }
-    bound_close(&x[1]);
-    x[1] = (struct bound){.plan = {NULL}};
+    qm_bench_release(&x[1]);
+    x[1] = (struct qm_bench_bound){.plan = {NULL}};
     return st;
 }
 
 /* Times rules over whole tensors one after the other, so that memory holds the state of one. */
 static qm_status run_tensor_rules(const struct qm_bench *b, struct qm_bench_rows *s,
-                                  const struct arrays *a)
+                                  const struct qm_bench_arrays *a)
 {
     struct qm_recipe r;
-    struct bound x[2] = {{.plan = {NULL}}};
+    struct qm_bench_bound x[2] = {{.plan = {NULL}}};
     int total = 0;
     QM_TRY(qm_recipe_parse("adamw_f32", &r));
-    qm_status st = bound_open(b, a, &r, &x[0]);
+    qm_status st = qm_bench_bind(b, a, &r, &x[0]);
     for (int k = 0; next_step(b, 1, &k, &r);)
         total++;
     struct qm_progress bar;
@@ -262,11 +218,12 @@ static qm_status run_tensor_rules(const struct qm_bench *b, struct qm_bench_rows
         qm_progress_add(&bar, 1, 0);
     }
     qm_progress_end(&bar);
-    bound_close(&x[0]);
+    qm_bench_release(&x[0]);
     return st;
 }
 
-static qm_status measure(const struct qm_bench *b, struct qm_bench_rows *s, const struct arrays *a)
+static qm_status measure(const struct qm_bench *b, struct qm_bench_rows *s,
+                         const struct qm_bench_arrays *a)
 {
     struct qm_bench_row roof[QM_BENCH_ROOFS];
     omp_set_num_threads(b->threads);
@@ -288,22 +245,15 @@ static qm_status measure(const struct qm_bench *b, struct qm_bench_rows *s, cons
 static qm_status run(const struct qm_bench *b, void **data)
 {
     QM_TRY(check_filter(b));
-    size_t bytes = sizeof(float) * (size_t)b->n;
-    struct arrays a = {{2, {b->n / 1024, 1024}},
-                       aligned_alloc(64, bytes),
-                       aligned_alloc(64, bytes),
-                       aligned_alloc(64, bytes)};
+    struct qm_bench_arrays a;
     struct qm_bench_rows *s = calloc(1, sizeof *s);
     *data = s;
-    qm_status st = QM_OK;
-    if (!s || !a.p || !a.g || !a.stored)
-        st = qm_fail(QM_NO_MEMORY, "three arrays of %lld floats", (long long)b->n);
-    if (st == QM_OK)
+    qm_status st = s ? qm_bench_arrays_alloc(b, &a) : qm_fail(QM_NO_MEMORY, "rows of the bench");
+    if (st == QM_OK) {
         st = measure(b, s, &a);
+        qm_bench_arrays_free(&a);
+    }
     omp_set_num_threads(b->threads);
-    free(a.p);
-    free(a.g);
-    free(a.stored);
     return st;
 }
 

@@ -8,7 +8,7 @@
 #include "experiments/command/command.h"
 
 static const struct qm_bench_part *const parts[] = {&qm_bench_steps, &qm_bench_searches,
-                                                    &qm_bench_analyze};
+                                                    &qm_bench_analyze, &qm_bench_peers};
 enum { PARTS = sizeof parts / sizeof *parts };
 
 struct options {
@@ -18,7 +18,7 @@ struct options {
     const char *out;
 };
 
-enum { KEY_QUICK = 256, KEY_STEP, KEY_ONLY, KEY_MILLIONS, KEY_ROUNDS, KEY_GIB };
+enum { KEY_QUICK = 256, KEY_STEP, KEY_ONLY, KEY_MILLIONS, KEY_ROUNDS, KEY_GIB, KEY_PEERS };
 
 static const struct argp_option options[] = {
     {"quick", KEY_QUICK, NULL, 0,
@@ -31,9 +31,13 @@ static const struct argp_option options[] = {
     {"threads", 't', "N", 0,
      "Threads of the many-threads half (default: one for each processor that it may use)", 0},
     {"gib", KEY_GIB, "N", 0, "Size of the file that analyze streams (default 4, in TMPDIR)", 0},
-    {"only", KEY_ONLY, "WHAT", 0, "steps, searches or analyze; may be repeated", 0},
+    {"only", KEY_ONLY, "WHAT", 0, "steps, searches, analyze or peers; may be repeated", 0},
     {"step", KEY_STEP, "REGEX", 0,
      "Only steps of variants whose name matches, beside adamw_f32 and the yardsticks", 0},
+    {"peers", KEY_PEERS, "COMMAND", 0,
+     "Time other projects' optimizers on this processor in turn with ours, by COMMAND (`PYTHON "
+     "tests/peers/peers.py` of a Python that has torch; make bench-peers)",
+     0},
     {"out", 'o', "FILE", 0, "Write an HDF5 file with every raw sample", 0},
     {0},
 };
@@ -56,7 +60,7 @@ static qm_status read_only(struct options *o, const char *arg)
             o->only[i] = o->has_only = 1;
             return QM_OK;
         }
-    return qm_fail(QM_BAD_ARG, "--only: expected steps, searches or analyze, got '%s'", arg);
+    return qm_fail(QM_BAD_ARG, "--only: expected steps, searches, analyze or peers, got '%s'", arg);
 }
 
 static int wanted(const struct options *o, const struct qm_bench_part *part)
@@ -64,6 +68,8 @@ static int wanted(const struct options *o, const struct qm_bench_part *part)
     for (int i = 0; i < PARTS; i++)
         if (o->has_only && parts[i] == part)
             return o->only[i];
+    if (part == &qm_bench_peers)
+        return o->bench.peers != NULL;
     return part == &qm_bench_steps ||
            (!o->bench.step && !(part == &qm_bench_analyze && o->bench.quick));
 }
@@ -97,11 +103,16 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         st = read_int("threads", arg, 1, 1024, &v);
         b->threads = (int)v;
         break;
+    case KEY_PEERS: b->peers = arg; break;
     case KEY_ONLY: st = read_only(o, arg); break;
     case 'o': o->out = arg; break;
     case KEY_STEP: b->step = qm_cli_filter(state, "--step", arg); break;
     case ARGP_KEY_END:
-        if (b->step && !wanted(o, &qm_bench_steps))
+        if (wanted(o, &qm_bench_peers) && !b->peers)
+            st = qm_fail(QM_BAD_ARG, "--only peers: by which program? --peers COMMAND says it");
+        if (b->peers && !wanted(o, &qm_bench_peers))
+            st = qm_fail(QM_BAD_ARG, "--peers: --only leaves peers out");
+        if (b->step && !wanted(o, &qm_bench_steps) && !wanted(o, &qm_bench_peers))
             st = qm_fail(QM_BAD_ARG, "--step '%s' chooses steps; --only %s has none", b->step,
                          o->only[1] ? parts[1]->name : parts[2]->name);
         break;
@@ -173,7 +184,8 @@ int qm_cmd_bench(int argc, char **argv)
             "  qualm bench --quick\n"
             "  qualm bench --millions 64 --out results/bench.h5\n"
             "  qualm bench --only searches\n"
-            "  qualm bench --step '^adamw4_ao$|lion8'\n\n"
+            "  qualm bench --step '^adamw4_ao$|lion8'\n"
+            "  qualm bench --only peers --peers 'python3 tests/peers/peers.py'\n\n"
             "Steps run on one thread and on all, interleaved with two yardsticks: a += s*b in "
             "place, which is this machine's bandwidth, and multiplications and additions in "
             "registers (12 vectors of the widest kind in use). Ratios are medians over rounds of "
@@ -185,6 +197,11 @@ int qm_cmd_bench(int argc, char **argv)
             "each, fewer where a step takes seconds, of a matrix with 1024 columns; bytes moved "
             "count a read more for every such sum. --step leaves out searches and analyze, but for "
             "what --only names.\n\n"
+            "Peers are stepped in turn with ours on one large tensor: their step, our step, on one "
+            "thread, then on all; the ratio is their seconds over ours in the same round, above 1 "
+            "where ours is faster, with the median, the least and the greatest of the rounds. A "
+            "call of theirs has Python's time in it, microseconds. --step chooses peers by their "
+            "names, too.\n\n"
             "Exit codes: 0 done, 2 usage, 3 I/O, 4 no step matches.",
     };
     struct options o = {

@@ -16,6 +16,12 @@ time anything, torch. gpu-check asks for the peers' names (--names: an array of 
 this program once for each (--name), so that none takes the others' time or memory. --device cpu
 times the same steps by the host's clock: a trial of a machine without a GPU, no figure to publish.
 
+`qualm bench --peers COMMAND` asks for single steps instead, to time its own between them: with
+--serve --name NAME --threads T the program prints {"version", "recipe"} after a warm-up, or
+{"skipped": the reason}, and then {"seconds"} of one step of the large tensor for each line of its
+input. The CPU has two more peers (--device cpu --names), one of them torch's form of the bench's
+yardstick.
+
 Exit code 0; 77 where nothing could be timed; 2 for a command line that cannot be read.
 
     python3 tests/peers/peers.py
@@ -35,6 +41,22 @@ WARM, TURNS = 3, 2
 
 def adamw_fused(torch, module, params):
     return torch.optim.AdamW(params, lr=1e-3, fused=True)
+
+
+def adamw_foreach(torch, module, params):
+    return torch.optim.AdamW(params, lr=1e-3, foreach=True)
+
+
+class Yardstick:
+    """a += s*b in place, by torch."""
+
+    def __init__(self, torch, module, params):
+        self.torch, self.params = torch, params
+
+    def step(self):
+        with self.torch.no_grad():
+            for p in self.params:
+                p.add_(p.grad, alpha=1e-3)
 
 
 def named(name, **arguments):
@@ -58,6 +80,12 @@ PEERS = [
       "0.2.6": "adafactor8_026", "0.4.3": "adafactor8_046", "0.4.4": "adafactor8_046",
       "0.4.5": "adafactor8_046", "0.4.6": "adafactor8_046"},
      named("Adafactor8Bit", lr=1e-2, beta1=0.9)),
+]
+
+# On a CPU alone.
+CPU_PEERS = [
+    ("torch AdamW(foreach=True)", "torch", ["torch"], "adamw_f32", adamw_foreach),
+    ("torch a.add_(b, alpha=s)", "torch", ["torch"], "a += s*b", Yardstick),
 ]
 
 
@@ -218,6 +246,22 @@ def time_peer(torch, peer, sizes, clock, rounds):
     return rows
 
 
+def serve(torch, peer, shape, clock):
+    """Warms up, says what it times, and then times one step for each line of the input."""
+    name, package, modules, recipe, make = peer
+    module, version = module_of(package, modules)
+    recipe = recipe_of(package, version, recipe)
+    try:
+        step = make(torch, module, tensors_of(torch, clock.name, 1, shape)).step
+        for _ in range(WARM):
+            clock.seconds(step)
+    except Exception as error:  # any error of the peer's code
+        raise Skip(first_line(error))
+    print(json.dumps({"version": version, "recipe": recipe}), flush=True)
+    for _ in sys.stdin:
+        print(json.dumps({"seconds": clock.seconds(step)}), flush=True)
+
+
 def positive(text):
     n = int(text)
     if n < 1:
@@ -243,14 +287,22 @@ def arguments():
     parser.add_argument("--only", metavar="TEXT", help="peers whose name holds this")
     parser.add_argument("--name", metavar="NAME", help="the peer of this name alone")
     parser.add_argument("--names", action="store_true", help="print the names, time nothing")
+    parser.add_argument("--serve", action="store_true",
+                        help="time a step of --name for each line of the input")
+    parser.add_argument("--threads", type=positive, metavar="N",
+                        help="of torch, on a CPU (default: torch's)")
     return parser.parse_args()
 
 
 def main():
     a = arguments()
-    peers = [p for p in PEERS if (not a.only or a.only in p[0]) and a.name in (None, p[0])]
+    peers = [p for p in PEERS + CPU_PEERS * (a.device == "cpu")
+             if (not a.only or a.only in p[0]) and a.name in (None, p[0])]
     if a.name and not peers:
         print("peers: no peer is named '%s' (--names lists them)" % a.name, file=sys.stderr)
+        return 2
+    if a.serve and not a.name:
+        print("peers: --serve takes --name NAME", file=sys.stderr)
         return 2
     if a.names:
         print(json.dumps([p[0] for p in peers]))
@@ -265,15 +317,22 @@ def main():
             reason = "torch sees no GPU"
         else:
             clock = (Cuda if a.device == "cuda" else Cpu)(torch, a.flush)
+            if a.threads:
+                torch.set_num_threads(a.threads)
     except Exception as error:
         reason = first_line(error)
     for peer in peers:
         try:
             if reason:
                 raise Skip(reason)
+            if a.serve:
+                return serve(torch, peer, sizes[0][1], clock) or 0
             out["rows"] += time_peer(torch, peer, sizes, clock, a.rounds)
         except Skip as why:
             out["skipped"].append({"peer": peer[0], "reason": str(why)})
+            if a.serve:
+                print(json.dumps({"skipped": str(why)}), flush=True)
+                return 77
             print("peers: skipped %s: %s" % (peer[0], why), file=sys.stderr)
     print(json.dumps(out, indent=1))
     return 0 if out["rows"] else 77

@@ -90,7 +90,7 @@ EOF
     [ "$(json_value "*d" bench --quick --size 1 --rounds 1 --only searches)" = searches ]
     [ "$(json_value "*d" bench --quick --size 1 --rounds 1 --only steps --only searches \
         --step adamw4_ao)" = "steps searches" ]
-    fails_with 2 "expected steps, searches or analyze" bench --only nothing
+    fails_with 2 "expected steps, searches, analyze or peers" bench --only nothing
     fails_with 2 "--rounds: expected a whole number from 1 to 101, got '0'" bench --rounds 0
     fails_with 2 "takes no argument" bench adamw4_ao
 }
@@ -101,4 +101,76 @@ EOF
     [ "$status" -eq 2 ]
     [[ $output == *"steps of 4096 million parameters do not fit"*"at most --millions "[1-9]* ]]
     [ "$(wc -l <<<"$output")" -eq 1 ]
+}
+
+# A program that times peers: "true" sleeps for a step, the others break off in some way.
+peers_program() {
+    cat >"$BATS_TEST_TMPDIR/peers.py" <<'P'
+import json, sys, time
+word = dict(zip(sys.argv[1:], sys.argv[2:]))
+if "--names" in sys.argv:
+    print(json.dumps(["true", "yard", "ends", "lies", "words", "strange", "absent", "it's"]))
+    sys.exit()
+name = word["--name"]
+assert "--serve" in sys.argv and word["--device"] == "cpu" and word["--columns"] == "1024"
+if name == "absent":
+    print(json.dumps({"skipped": "not installed"}))
+    sys.exit(77)
+recipe = {"yard": "a += s*b", "strange": "adamw_f33"}.get(name, "adamw_f32")
+print(json.dumps({"version": "1." + word["--threads"], "recipe": recipe}), flush=True)
+for k, line in enumerate(sys.stdin):
+    if name == "ends" and k == 1:
+        sys.exit()
+    start = time.perf_counter()
+    time.sleep(0.004 if word["--threads"] == "1" else 0.002)
+    spent = 9 if name == "lies" else time.perf_counter() - start
+    print("so fast" if name == "words" else json.dumps({"seconds": spent}), flush=True)
+P
+    echo "$PYTHON $BATS_TEST_TMPDIR/peers.py"
+}
+
+@test "peers are timed in turn with ours; what breaks off is named, and nothing else lost" {
+    qualm bench --only peers --peers "$(peers_program)" --millions 1 --rounds 3 --threads 2 \
+        --json -o "$BATS_TEST_TMPDIR/p.h5" >"$BATS_TEST_TMPDIR/p.json"
+    "$PYTHON" - "$BATS_TEST_TMPDIR/p.json" <<'P'
+import json, sys
+rows = json.load(open(sys.argv[1]))["peers"]
+timed = [r for r in rows if "skipped" not in r]
+assert [(r["peer"], r["recipe"], r["threads"]) for r in timed] == [
+    (p, of, t) for p, of in (("true", "adamw_f32"), ("yard", "a += s*b"), ("it's", "adamw_f32"))
+    for t in (1, 2)], timed
+for r in timed:
+    assert r["ratio_least"] <= r["ratio"] <= r["ratio_greatest"]
+    assert 2**20 / r["their_params_per_s"] >= (0.004 if r["threads"] == 1 else 0.002)
+why = {r["peer"]: r["skipped"] for r in rows if "skipped" in r}
+assert [*why] == ["ends", "lies", "words", "strange", "absent"], why
+assert "ended" in why["ends"] and "a step of 9 s" in why["lies"] and "JSON" in why["words"], why
+assert "adamw_f33" in why["strange"] and why["absent"] == "not installed", why
+P
+    "$PYTHON" -c "import h5py" 2>/dev/null || skip "missing package: python3-h5py"
+    "$PYTHON" - "$BATS_TEST_TMPDIR/p.h5" "$BATS_TEST_TMPDIR/p.json" <<'P'
+import h5py, json, sys
+import numpy as np
+f, rows = h5py.File(sys.argv[1]), json.load(open(sys.argv[2]))["peers"]
+t = f["/bench/peers"]
+theirs, ours = (f[f"/timing/peers_{of}seconds"][...].reshape(16, 3) for of in ("", "own_"))
+ratio = theirs / ours
+want = np.stack([ratio.min(1), np.median(ratio, 1), ratio.max(1)])
+got = np.stack([f["/timing/peers_ratio" + end][...] for end in ("_least", "", "_greatest")])
+assert np.allclose(got, want, rtol=1e-12, equal_nan=True)
+assert np.isnan(got[1]).sum() == 10 and (t["skipped"].astype(str) == "").sum() == 6
+timed = [r["ratio"] for r in rows if "skipped" not in r]
+assert np.allclose(got[1][~np.isnan(got[1])], timed, rtol=1e-12)
+P
+}
+
+@test "peers: --step chooses by name; no program, no such program and none that matches" {
+    local program=$(peers_program)
+    [ "$(json_value "*[r['peer'] for r in d['peers']]" bench --only peers --peers "$program" \
+        --millions 1 --rounds 1 --step '^true$|absent')" = "true true absent" ]
+    fails_with 4 "matches no peer" bench --only peers --peers "$program" --step none
+    fails_with 2 "--only peers: by which program? --peers COMMAND says it" bench --only peers
+    fails_with 2 "--peers: --only leaves peers out" bench --only searches --peers true
+    fails_with 3 "--peers: " bench --only peers --peers ./nothing
+    fails_with 3 "expected an array of names" bench --only peers --peers 'sh -c "echo {}"'
 }

@@ -52,6 +52,20 @@ fake() { PYTHONPATH=$ROOT/tests/peers/fake:$BATS_TEST_TMPDIR "$PYTHON" "$PEERS" 
         "['0', '1', '0', '1', '0', '1', '2', '3', '2', '3', '2', '3']" ]
 }
 
+@test "peers: --serve warms up, says what it times, and steps once for each line" {
+    fake --serve --name "torch AdamW(fused=True)" --device cpu --threads 3 --size 8192 \
+        --columns 1024 <<<$'step\nstep'
+    [ "$(head -1 "$BATS_TEST_TMPDIR/out")" = '{"version": "fake", "recipe": "adamw_f32"}' ]
+    [ "$(grep -c '^{"seconds": [0-9.e-]*}$' "$BATS_TEST_TMPDIR/out")" = 2 ]
+    [ "$(cat "$FAKE_LOG")" = "threads 3`
+        `$(printf '\nstep 0: 1 of (8, 1024)%.0s' 1 2 3 4 5)" ]
+    local code=0
+    fake --serve --name "torchao AdamW8bit" --device cpu <<<step || code=$?
+    [ $code = 77 ]
+    [[ $(cat "$BATS_TEST_TMPDIR/out") == '{"skipped": "ModuleNotFoundError: '* ]]
+    run -2 "$PYTHON" "$PEERS" --serve --device cpu
+}
+
 @test "peers: --names lists them, --name times one alone" {
     run -0 "$PYTHON" "$PEERS" --names
     [[ $output == '["torch AdamW(fused=True)", '*'"adafactor8bit Adafactor8Bit"]' ]]

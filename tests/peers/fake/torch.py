@@ -64,6 +64,10 @@ class _Tensor:
         _advance(1000.0)
 
 
+def set_num_threads(n):
+    _log("threads %d" % n)
+
+
 def zeros(n, dtype, device):
     assert dtype == uint8 and device in ("cuda", "cpu")
     return _Tensor(n)
@@ -84,8 +88,8 @@ class optim:
     class AdamW:
         made = 0
 
-        def __init__(self, params, lr, fused):
-            assert fused and all(p.grad.shape == p.shape for p in params)
+        def __init__(self, params, lr, fused=False, foreach=False):
+            assert fused != foreach and all(p.grad.shape == p.shape for p in params)
             self.name = "%d: %d of %s" % (optim.AdamW.made, len(params), params[0].shape)
             optim.AdamW.made += 1
 
