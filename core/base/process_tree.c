@@ -81,15 +81,23 @@ static char stat_of(pid_t pid, int *parent)
 
 double qm_process_delay(pid_t pid)
 {
-    char path[64];
-    unsigned long long ran, waited = 0;
-    snprintf(path, sizeof path, "/proc/%d/schedstat", (int)pid);
-    FILE *f = fopen(path, "re");
-    if (f && fscanf(f, "%llu %llu", &ran, &waited) != 2)
-        waited = 0;
-    if (f)
-        fclose(f);
-    return 1e-9 * (double)waited;
+    char path[300];
+    double sum = 0.0;
+    struct dirent *task;
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *tasks = opendir(path);
+    while (tasks && (task = readdir(tasks))) {
+        unsigned long long ran, waited = 0;
+        snprintf(path, sizeof path, "/proc/%d/task/%.200s/schedstat", (int)pid, task->d_name);
+        FILE *f = *task->d_name == '.' ? NULL : fopen(path, "re");
+        if (f && fscanf(f, "%llu %llu", &ran, &waited) == 2)
+            sum += 1e-9 * (double)waited;
+        if (f)
+            fclose(f);
+    }
+    if (tasks)
+        closedir(tasks);
+    return sum;
 }
 
 char qm_process_letter(pid_t pid)

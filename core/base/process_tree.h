@@ -29,8 +29,8 @@ double qm_process_use(pid_t pid, double most, int *descendants);
 
 int qm_process_threads(pid_t pid); /* 0: there is no such process */
 
-/* Seconds that the first thread of a process was ready to run and waited for a processor, from
- * /proc/PID/schedstat; 0: unknown. */
+/* Seconds that the threads of a process were ready to run and waited for a processor, their sum,
+ * from /proc/PID/task/TID/schedstat; 0: unknown.  A thread that has ended no longer counts. */
 double qm_process_delay(pid_t pid);
 
 char qm_process_letter(pid_t pid); /* of the state: R, S, Z, T, ...; 0: there is no such process */
