@@ -114,14 +114,13 @@ static qm_status add_metric(struct options *o, const char *name)
 
 static qm_status add_metrics(struct options *o, const char *list)
 {
-    char *copy = strdup(list), *save = NULL;
+    char *copy = strdup(list), *rest = copy, *name;
     qm_status st = copy ? QM_OK : qm_fail(QM_NO_MEMORY, "out of memory");
-    if (copy)
-        for (char *name = strtok_r(copy, ",", &save); name && st == QM_OK;
-             name = strtok_r(NULL, ",", &save))
-            st = add_metric(o, name);
+    while (st == QM_OK && (name = strsep(&rest, ",")))
+        st = *name ? add_metric(o, name)
+                   : qm_fail(QM_BAD_ARG, "--metrics '%s': a name between commas is empty", list);
     free(copy);
-    return st == QM_OK && o->n_metrics == 0 ? qm_fail(QM_BAD_ARG, "--metrics names none") : st;
+    return st;
 }
 
 static qm_status check_slot(const char *slot)

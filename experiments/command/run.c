@@ -280,11 +280,10 @@ static qm_status find_out(const struct options *o, const char *stem, char *path,
         return qm_fail(QM_BAD_FILE,
                        "%s: cannot be written in the folder %s: %s (it cannot be made)", out, path,
                        strerror(errno));
-    if (folder)
-        snprintf(path, size, "%s%s%s.h5", out, n > 0 && out[n - 1] == '/' ? "" : "/", stem);
-    else
-        snprintf(path, size, "%s", out);
-    return qm_cli_writes(path);
+    const char *between = folder && !(n > 0 && out[n - 1] == '/') ? "/" : "";
+    snprintf(path, size, "%s%s%s%s", out, between, folder ? stem : "", folder ? ".h5" : "");
+    QM_TRY(qm_cli_writes(path));
+    return folder ? qm_cli_writes_once(path) : QM_OK;
 }
 
 /* ---- one suite ------------------------------------------------------------------------------- */

@@ -311,6 +311,9 @@ qm_status qm_rates_attach(struct qm_suite *s, const char *from)
         qm_note("%s: the rates of %s are not used: the suite %s", s->stem, from,
                 s->paired ? "has its own" : "has no protocol: paired");
     }
+    if (s->other_rates && !s->paired)
+        return qm_fail(QM_BAD_ARG, "%s: rates: a suite without protocol: paired has no use for any",
+                       s->path);
     if (s->has_rates || !s->paired || (from && !*from))
         return QM_OK;
     const char *stem = s->other_rates ? s->other_rates : s->stem;

@@ -1,5 +1,6 @@
 /* replay.c - Finds and loads recorded states and traces of training runs. */
 #include "experiments/source/replay.h"
+#include "experiments/source/same_tensors.h"
 
 #include "core/base/grow.h"
 #include "core/base/name.h"
@@ -10,6 +11,7 @@
 #include "experiments/readers/reader.h"
 #include "experiments/readers/slot_names.h"
 #include "experiments/source/checkpoint_hyper.h"
+#include "experiments/source/same_tensors.h"
 
 #include <ctype.h>
 #include <glob.h>
@@ -529,9 +531,14 @@ int qm_replay_remark(struct qm_replay *r, int i, const char **path, char out[QM_
     int has_remark = qm_file_remark(r->file[i].file, out);
     size_t n = strlen(out);
     if (r->file[i].copies)
-        snprintf(out + n, QM_FILE_REMARK - n, "%s%.400s: the same bytes, left out", n ? "; " : "",
-                 r->file[i].copies);
-    return has_remark || r->file[i].copies;
+        n += (size_t)snprintf(out + n, QM_FILE_REMARK - n, "%s%.400s: the same bytes, left out",
+                              n ? "; " : "", r->file[i].copies);
+    for (int k = 0, same; k < i && n < QM_FILE_REMARK / 2; k++)
+        if ((same = qm_same_tensors(r->file[i].file, r->file[k].file)))
+            n += (size_t)snprintf(out + n, QM_FILE_REMARK - n,
+                                  "%s%d of its moments are in %.200s, too, and count twice",
+                                  n ? "; " : "", same, r->file[k].path);
+    return has_remark || n > 0;
 }
 
 int qm_replay_count(const struct qm_replay *r) { return r ? r->n_records : 0; }
@@ -545,8 +552,8 @@ static qm_status load_floats(struct qm_file *f, int at, int64_t n, const char *n
         return QM_OK;
     const struct qm_entry *e = qm_file_entry(f, at);
     if (e->numel != n)
-        return qm_fail(QM_BAD_FILE, "%s has %lld elements, expected %lld for %s", e->name,
-                       (long long)e->numel, (long long)n, name);
+        return qm_fail(QM_BAD_FILE, "%s has %lld elements, the state beside it (%s) %lld", e->name,
+                       (long long)e->numel, name, (long long)n);
     float *x = malloc((size_t)(n > 0 ? n : 1) * sizeof *x);
     if (!x)
         return qm_fail(QM_NO_MEMORY, "%s", e->name);

@@ -87,8 +87,8 @@ static const char *variant_of(const struct checkpoint *c, const char *name)
         return NULL;
     if (option(c, name, "momentum_decay", &x))
         return decoupled == 0.0 || decay == 0.0 ? "nadam_f32" : NULL;
-    if (!is_bnb && !option(c, name, "amsgrad", &amsgrad))
-        return decoupled == 0.0 || decay == 0.0 ? "radam_f32" : NULL;
+    if (!is_bnb && !option(c, name, "amsgrad", &amsgrad)) /* others lack it, too: SparseAdam */
+        return says && (decoupled == 0.0 || decay == 0.0) ? "radam_f32" : NULL;
     if (!is_bnb && amsgrad != 0.0)
         return decoupled != 0.0 || decay == 0.0 ? "adamw_amsgrad_f32" : NULL;
     if (says)
@@ -132,6 +132,13 @@ static int decays_apart(const struct qm_recipe *r)
     const char *family = r->rule->family;
     return strcmp(family, "adam") != 0 && strcmp(family, "nadam") != 0 &&
            strcmp(family, "radam") != 0;
+}
+
+/* The last failure, of a hyper-parameter of this parameter's group. */
+static qm_status refused(const struct checkpoint *c, const char *name)
+{
+    qm_fail_in(QM_BAD_FILE, name);
+    return qm_fail_in(QM_BAD_FILE, c->path);
 }
 
 /* Sets the recipe's hyper-parameters from the group; what the rule has not must be off.  param: the
@@ -182,7 +189,7 @@ static qm_status read_hyper(const struct checkpoint *c, const char *name, int pa
         snprintf(text, sizeof text, "%.17g", x);
         qm_status st = qm_recipe_set(r, set[i].key, text);
         if (st != QM_OK)
-            return qm_fail_in(QM_BAD_FILE, name);
+            return refused(c, name);
     }
     if (qm_rule_reads(r->rule, "beta2") && option(c, name, "alpha", &x) &&
         has(c, name, "square_avg")) {
@@ -334,6 +341,8 @@ static qm_status read_parameter(struct checkpoint *c, const char *name, int para
     t->stored = r.param;
     if (strlen(qm_recipe_print(&r, t->recipe)) >= QM_RECIPE_TEXT - 1)
         return qm_fail(QM_BAD_FILE, "%s: '%s': the recipe is too long", c->path, name);
+    if (qm_recipe_parse(t->recipe, &r) != QM_OK) /* as whoever reads the state will */
+        return refused(c, name);
     QM_TRY(read_step(c, name, &r, &t->step));
     QM_TRY(read_floats(c, param, &t->shape, &t->param));
     t->residual.dtype = qm_state_residual_dtype(&t->stored);
@@ -451,7 +460,10 @@ static qm_status read_all(struct checkpoint *c, struct qm_state *out)
     }
     qm_name_index_free(&met);
     if (st == QM_OK && out->n == 0)
-        st = qm_fail(QM_BAD_FILE, "%s: is a checkpoint without an optimizer's states", c->path);
+        st = qm_fail(QM_BAD_FILE,
+                     "%s: is a checkpoint without an optimizer's states, or no group "
+                     "of its optimizer trains the parameters that have some",
+                     c->path);
     return st == QM_OK ? check_rest(c, out, stateless) : st;
 }
 

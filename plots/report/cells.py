@@ -102,8 +102,9 @@ def others(grids, k):
     apart = [g for g in there if denies(g, *said)] if said else []
     turned = [g for g in apart if said[2] and sure(g.gains(*said[:2]) or {0: 0.0}) * said[2] < 0.0]
     of = f" ({grids[k].source})" * bool(grids[k].source)
-    return of + (f"; {'the reverse' if turned == apart else 'not so'} in {len(apart)} of "
-                 f"{len(there)} other panels" if apart else "")
+    where = f"for {apart[0].source}" if len(there) == 1 and apart and apart[0].source else \
+        f"in {len(apart)} of {len(there)} other panels"
+    return of + (f"; {'the reverse' if turned == apart else 'not so'} {where}" if apart else "")
 
 
 def nearest(values):

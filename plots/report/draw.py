@@ -88,6 +88,8 @@ def nothing(c, args):
         why = f"its {table.plain} cells are {campaign.SMALL}"
     elif table.there and table.open.any():
         why = f"no cell has values: {table.reasons()}"
+    elif prediction.TABLE in c.f:
+        why = "none of its correlations is defined: its recipes are too few, or alike"
     else:
         why = f"it is of kind {common.text(c.f.attrs['kind'])}; figures are of `qualm run`, " \
               "`qualm search` and `qualm predict`"

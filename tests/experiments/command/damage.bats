@@ -462,10 +462,14 @@ assert "the same bytes, left out" in str(all["remarks"])
 P
     run "$QUALM" analyze -R adamw4_ao one.pt four.pt
     [[ "$output" == *"four.pt: "* && "$output" != *"the same bytes"* ]] # it is read, and is damaged
+    # the same moments in another file count, but not unsaid
+    "$QUALM" import one.pt -o again.safetensors -q
+    run "$QUALM" analyze -R adamw4_ao one.pt again.safetensors
+    [[ "$output" == *"again.safetensors: 4 of its moments are in one.pt, too, and count twice"* ]]
 }
 
 @test "an empty list of metrics and a second word of --template are refused" {
-    one_line 2 "--metrics names none" analyze -m , "$ROOT"/experiments/data/digits_cnn.h5
+    one_line 2 "--metrics ',': a name between commas is empty" analyze -m , "$ROOT"/experiments/data/digits_cnn.h5
     for recipe in "" "-R adamw4_ao"; do # with and without recipes one code
         fails_with 3 "absent.pt: cannot open: No such file" analyze $recipe absent.pt
     done

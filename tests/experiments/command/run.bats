@@ -338,3 +338,9 @@ P
         -j --recipe adamw4_lpmm,exp_avg.norm=rowcol,min_numel=0
     [ "$(/usr/bin/python3 -c "import json,sys; print(json.load(sys.stdin)['summary'][0]['not_finite'])" <<<"$output")" = 2 ]
 }
+
+@test "two suites of one name are not written over one another" {
+    printf 'variant: adamw4_ao\nsource: "states:gpt*"\ncoupling: oneshot\nslot: exp_avg\n' >"$dir/two.yaml"
+    run -2 "$qualm" run -q "$dir/two.yaml" "$dir/two.yaml" -o "$dir/out/"
+    [[ "$output" == *"out/two.h5: two files would be written under this name, expected one"* ]]
+}

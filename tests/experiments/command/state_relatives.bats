@@ -50,6 +50,8 @@ for name, momentum, centered in (("m", 0.5, False), ("c", 0, True), ("mc", 0.5, 
                                      "centered": centered, "maximize": False})
 save("sgd.pt", lambda shape, i: {"momentum_buffer": t(*shape)},
      {**both, "momentum": 0.5, "dampening": 0, "nesterov": False, "maximize": False})
+save("sparse.pt", lambda shape, i: {"step": 7, "exp_avg": t(*shape), "exp_avg_sq": t(*shape)},
+     {"lr": 0.5, "betas": (0.5, 0.75), "eps": 0.125, "maximize": False})
 save("muon.pt", lambda shape, i: {"momentum_buffer": t(*shape)},
      {**both, "momentum": 0.5, "nesterov": True, "eps": 1e-7, "ns_steps": 5})
 adam = {**both, "betas": (0.5, 0.75), "eps": 0.125, "decoupled_weight_decay": True,
@@ -200,9 +202,17 @@ converted() { "$QUALM" state convert "$1.pt" x.h5 --recipe adamw4_ao --as adamw_
     done
     run -0 converted adam
     [[ "$output" != *"options are those of"* ]]
-    rm x.h5
-    run -0 converted beta
-    [[ "$output" == *"beta1 and beta2 must be in [0, 1)"* ]]
+}
+
+@test "SparseAdam is nobody's without --as, and hyper-parameters that no rule takes are refused" {
+    fails_with 3 "sparse.pt: the file does not say whose states 'w' has" state show sparse.pt
+    run -0 --separate-stderr "$QUALM" state show sparse.pt --as adam_f32
+    [[ "$output" == *" adam_f32,lr=0.5,beta1=0.5,beta2=0.75,eps=0.125"* ]]
+    fails_with 3 "beta.pt: w: beta1 and beta2 must be in [0, 1)" \
+        state convert beta.pt x.h5 --recipe adamw4_ao --as adamw_f32
+    fails_with 3 "eps_nan.pt: w: eps: expected a finite number" \
+        state show eps_nan.pt --as adamw_f32
+    [ ! -e x.h5 ]
 }
 
 @test "analyze --recipe refuses a checkpoint with a hyper-parameter or step out of its range" {

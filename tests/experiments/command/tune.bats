@@ -161,6 +161,14 @@ P
     [[ $("$QUALM" run -q none.yaml -o none.h5) == *"nothing was tuned"* ]]
 }
 
+@test "rates: named by a suite that has no use for them are refused" {
+    printf '%s\n' 'variant: adamw_f32' 'source: "problem:quad"' 'coupling: closed' 'steps: 5' \
+        'rates: momentum_levels' >plain.yaml
+    fails_with 2 "plain.yaml: rates: a suite without protocol: paired has no use for any" \
+        run plain.yaml
+    fails_with 2 "has no use for any" plan plain.yaml
+}
+
 @test "rates: a key twice is refused, and seeds that the suite runs too are said" {
     "$QUALM" tune -q --seeds 1 "$dir/s.yaml" -o "$dir/r.json" >/dev/null
     "$PYTHON" - "$dir" <<'P'
