@@ -201,9 +201,7 @@ static enum qm_end read_answer(struct qm_host *h, char byte, char *why, size_t s
     return QM_END_garbage;
 }
 
-/* Seconds since `from`, but for those in which a thread of the host waited for a processor, of
- * which the others may wait for it: a loaded machine makes no kernel slow.  A tenth counts at
- * least, so that an endless loop on such a machine ends. */
+/* Seconds since `from`, a tenth at least: without waits of the host's threads for a processor. */
 static double time_of(const struct qm_host *h, double from, double delay)
 {
     double all = qm_seconds() - from, waited = fmax(qm_process_delay(h->pid) - delay, 0.0);

@@ -4,9 +4,9 @@
 
 #include "experiments/readers/reader.h"
 
-/* How many moments of f (slot_names.h) have a counterpart in `other`: as many elements, 64 or more, and the same
- * first and last 256 of them, as floats to the bit, which are not all one value.  Names do not
- * count.  What cannot be read is no counterpart. */
+/* How many moments of f (slot_names.h) have a counterpart in `other`: as many elements, 64 or more,
+ * and the same first and last 256 of them, as floats to the bit, which are not all one value.
+ * Names do not count.  What cannot be read is no counterpart. */
 int qm_same_tensors(struct qm_file *f, struct qm_file *other);
 
 #endif
