@@ -214,8 +214,8 @@ qm_status qm_shapes_load(const char *what, const char *filter, struct qm_model_t
     else
         st = file(what, filter, &l);
     if (st == QM_OK && l.n == 0)
-        st = qm_fail(QM_NO_MATCH, "%s: no tensor%s%s", what, filter ? " matches " : " that has elements",
-                     filter ? filter : "");
+        st = qm_fail(QM_NO_MATCH, "%s: no tensor%s%s", what,
+                     filter ? " matches " : " that has elements", filter ? filter : "");
     if (st != QM_OK) {
         free(l.tensor);
         return st;

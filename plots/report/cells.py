@@ -94,16 +94,17 @@ def denies(grid, first, best, said):
         bool(said != 0.0 and gains and np.sign(sure(gains)) != said)
 
 
-def others(grids, k):
+def others(grids, k, heads=()):
     """What a title from panel k adds: its distribution, where these are panels, and in how many of
-    the others that compare it is not so."""
+    the others that compare it is not so; heads: the panels' names."""
     said = grids[k].said()
     there = [g for i, g in enumerate(grids) if i != k and g.said()]
     apart = [g for g in there if denies(g, *said)] if said else []
     turned = [g for g in apart if said[2] and sure(g.gains(*said[:2]) or {0: 0.0}) * said[2] < 0.0]
     of = f" ({grids[k].source})" * bool(grids[k].source)
-    where = f"for {apart[0].source}" if len(there) == 1 and apart and apart[0].source else \
-        f"in {len(apart)} of {len(there)} other panels"
+    where = f"in {len(apart)} of {len(there)} other panels"
+    if len(there) == 1 and apart and len(grids) == len(heads):
+        where = "for " + heads[grids.index(apart[0])].removesuffix(" (dB)")
     return of + (f"; {'the reverse' if turned == apart else 'not so'} {where}" if apart else "")
 
 

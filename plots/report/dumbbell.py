@@ -105,7 +105,8 @@ def draw(c, out):
         panels.append((panel(grid, words, found, most <= NAMED), head, notes[-1]))
     grids = [grid for *_, grid, _ in shown]
     title = next(filter(None, (grid.answer() for grid in grids)), "")
-    out.figure(NAME, panels, (title + others(grids, 0) + campaign.lost_title(table.lost), MENU),
+    title += others(grids, 0, [*told]) + campaign.lost_title(table.lost)
+    out.figure(NAME, panels, (title, MENU),
                f"The title is of {next(iter(told))}. " * (len(panels) > 1)
                + " ".join(notes[:4]) + f" {len(notes) - 4} panels more." * (len(notes) > 4)
                + " A row is a tensor, its run and its step,"

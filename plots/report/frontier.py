@@ -6,12 +6,14 @@ import encode
 import numpy as np
 from cells import BLOCKS, Cells, has_median, interval
 from encode import bars, mark_exact
+from matplotlib.transforms import offset_copy
 
 NAME, MENU = "frontier", "Bits"
 
 
 WIDE, HANDLE = 80, 8  # characters of a legend's line, and what a marker takes of it
 SAME = 5  # decimals of bits that are told apart
+BESIDE = 5  # typographic points between formats of the same bits
 
 
 def points_of(grid):
@@ -45,12 +47,15 @@ def panel(grid, words, points, exact, best):
     thin line in the look of a series joins its points."""
     fig, ax = campaign.panel(width=4.6, height=3.0)
     by_place = encode.markers(grid.quantizers) if grid.x and len(grid.labels) > 1 else {}
-    for bits, mid, low, high, label, place in points:
+    at = [p[0] for p in points]
+    for i, (bits, mid, low, high, label, place) in enumerate(points):
+        beside = at[:i].count(bits) - 0.5 * (at.count(bits) - 1)  # bars of equal bits side by side
         style, marker = grid.look[label], by_place.get(place, grid.look[label]["marker"])
         middle, ends = bars([low], [mid], [high])
         hollow = grid.is_apart((place, label))
         ax.errorbar([bits], middle, yerr=ends, color=style["color"], marker=marker,
                     linestyle="none", markersize=4, elinewidth=1,
+                    transform=offset_copy(ax.transData, fig, BESIDE * beside, units="points"),
                     markerfacecolor="#ffffff" if hollow else style["color"])
     line = encode.lines(grid.look)
     for label in grid.labels if by_place else ():
@@ -190,7 +195,8 @@ def draw(c, out):
         title += campaign.lost_title(table.lost)
         out.figure(NAME, panels, (title, MENU), "A point is the median over at most "
                    f"{table.tensors()}, its bar holds the median with 95 %; the grey line "
-                   "is what no other point with as few bits exceeds. Bits are those of all "
+                   "is what no other point with as few bits exceeds; those of the same bits stand side by "
+                   "side. Bits are those of all "
                    "elements together, so that large tensors decide; in the median each tensor "
                    "counts as one" + table.medians()
                    + (f"; {left_out} comparisons at equal bits have no panel" if left_out else "")

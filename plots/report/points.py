@@ -81,7 +81,7 @@ def draw(c, out):
         title = ": ".join(answers[k])
     rest = [f"{head}: {a}." for i, (head, a) in enumerate(answers) if a and i != k]
     any_win = any(answer for _, answer in answers)
-    title += others(grids, k) + campaign.lost_title(table.lost)
+    title += others(grids, k, [head for head, _ in answers]) + campaign.lost_title(table.lost)
     out.figure(NAME, panels, (title, MENU),
                f"The title is of {answers[k][0]}. " * (len(panels) > 1)
                + " ".join(rest[:4]) + f" {len(rest) - 4} panels more." * (len(rest) > 4)
