@@ -214,3 +214,27 @@ int qm_key_in(const char *text, size_t n, const char *key)
             return 1;
     return 0;
 }
+
+int qm_key_is_part(const char *part, const char *whole)
+{
+    const char *dot = strchr(part, '.');
+    if (!dot)
+        return 0;
+    if (strcmp(dot + 1, whole) == 0)
+        return 1;
+    return (size_t)(dot - part) == strlen(whole) && strncmp(part, whole, strlen(whole)) == 0 &&
+           strcmp(dot, ".min_numel") != 0 && strcmp(dot, ".whole_blocks") != 0 &&
+           strcmp(dot, ".plain") != 0;
+}
+
+int qm_key_part_in(const char *text, size_t n, const char *whole, char out[64])
+{
+    for (size_t i = 1; i < n; i++) {
+        if (text[i - 1] != ',')
+            continue;
+        snprintf(out, 64, "%.*s", (int)strcspn(text + i, "=,"), text + i);
+        if (qm_key_is_part(out, whole))
+            return 1;
+    }
+    return 0;
+}

@@ -41,4 +41,12 @@ int qm_name_matches(const char *text, const char *filter);
 /* 1: the first n characters of a text of "WORD,key=value,..." set this key. */
 int qm_key_in(const char *text, size_t n, const char *key);
 
+/* 1: what key `part` sets is set by `whole`, too: it is a part of that slot's format (exp_avg.map of
+ * exp_avg, but min_numel, whole_blocks and plain are none) or that key for one slot
+ * (exp_avg.min_numel of min_numel). */
+int qm_key_is_part(const char *part, const char *whole);
+
+/* The first key of such a text's first n characters that is a part of `whole`, in out; 0: none. */
+int qm_key_part_in(const char *text, size_t n, const char *whole, char out[64]);
+
 #endif

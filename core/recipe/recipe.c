@@ -347,7 +347,7 @@ static qm_status say_map(qm_status st, const char *word)
 
 qm_status qm_recipe_parse(const char *text, struct qm_recipe *out)
 {
-    char copy[QM_RECIPE_TEXT], *rest = copy, *part;
+    char copy[QM_RECIPE_TEXT], *rest = copy, *part, word[64];
     const struct qm_variant *v;
     struct qm_recipe r;
     if (strlen(text) >= sizeof copy)
@@ -365,6 +365,8 @@ qm_status qm_recipe_parse(const char *text, struct qm_recipe *out)
         *value++ = '\0';
         if (qm_key_in(text, (size_t)(part - copy), part))
             return qm_fail(QM_BAD_ARG, "recipe '%s': sets %s twice", text, part);
+        if (qm_key_part_in(text, (size_t)(part - copy), part, word))
+            return qm_fail(QM_BAD_ARG, "recipe '%s': %s would undo %s before it", text, part, word);
         QM_TRY(qm_recipe_set(&r, part, value));
     }
     QM_TRY(qm_recipe_applicable(&r));

@@ -45,22 +45,37 @@ static const struct argp_option *option_of(int key)
     return o && o->name ? o : NULL;
 }
 
-/* Notes the file that an argument may name, to be read or to be written.  An output may be named
- * twice only by an option whose help says that it may be repeated. */
+/* Refuses a second value of an option whose help does not say that it may be repeated. */
+static void expect_once(const struct argp_option *o, const char *arg, struct argp_state *state)
+{
+    enum { MOST = 128 };
+    static struct {
+        const struct argp_option *option;
+        const char *arg;
+    } given[MOST];
+    int i = 0;
+    while (i < MOST && given[i].option && given[i].option != o)
+        i++;
+    if (i < MOST && given[i].option && !strstr(o->doc ? o->doc : "", "may be repeated"))
+        argp_error(state, "--%s is given twice, '%s' and '%s'", o->name, given[i].arg, arg);
+    if (i < MOST) {
+        given[i].option = o;
+        given[i].arg = arg;
+    }
+}
+
+/* Notes the file that an argument may name, to be read or to be written. */
 static void note_file(const struct argp_option *o, int key, char *arg, struct argp_state *state)
 {
     static const char *const names[] = {"out", "junit", "markdown", "latex", "archive"};
-    static const char *given[sizeof names / sizeof *names];
-    const char **was = NULL;
+    int is_out = 0;
     for (size_t i = 0; o && i < sizeof names / sizeof *names; i++)
-        was = strcmp(o->name, names[i]) == 0 ? &given[i] : was;
-    if (was && arg && *was && !(o->doc && strstr(o->doc, "may be repeated")))
-        argp_error(state, "--%s is given twice, '%s' and '%s'", o->name, *was, arg);
-    if (was && arg) {
-        *was = arg;
+        is_out |= strcmp(o->name, names[i]) == 0;
+    if (o && arg)
+        expect_once(o, arg, state);
+    if (is_out && arg)
         qm_cli_append(&written, &n_written, arg);
-    }
-    if (!was && arg && (o || key == ARGP_KEY_ARG))
+    if (!is_out && arg && (o || key == ARGP_KEY_ARG))
         qm_cli_reads(arg);
     for (int i = state->next; key == ARGP_KEY_ARGS && i < state->argc; i++)
         qm_cli_reads(state->argv[i]);

@@ -40,17 +40,18 @@ enum { KEY_SEED = 256, KEY_TENSOR, KEY_SLOT };
 
 static const struct argp_option options[] = {
     {"tensor", KEY_TENSOR, "REGEX", 0, "only tensors whose name matches", 0},
-    {"variant", 'V', "LIST", 0, "the quantizers of variants or recipes (default: all variants)", 0},
-    {"quantizer", 'Q', "STRING", 0, "a quantizer; may be repeated, as may --variant", 0},
+    {"variant", 'V', "LIST", 0,
+     "the quantizers of variants or recipes; may be repeated (default: all variants)", 0},
+    {"quantizer", 'Q', "STRING", 0, "a quantizer; may be repeated", 0},
     {"recipe", 'R', "LIST", 0,
      "whole recipes instead: the error of the next update of recorded states, all slots quantized "
      "and the recorded gradient applied; of a checkpoint, which has no gradient, of the update "
      "that "
-     "its averages make at its own step (sN names the step after it)",
+     "its averages make at its own step (sN names the step after it); may be repeated",
      0},
     {"slot", KEY_SLOT, "SLOT", 0,
      "slot of the variants, exp_avg or exp_avg_sq (default: what the tensor's name ends in)", 0},
-    {"metrics", 'm', "LIST", 0, "names of metrics, separated by commas", 0},
+    {"metrics", 'm', "LIST", 0, "names of metrics, separated by commas; may be repeated", 0},
     {"full", 'f', NULL, 0, "all metrics, and the error in every decade of magnitude", 0},
     {"out", 'o', "FILE", 0, "write the results to an HDF5 file as well", 0},
     {"threads", 't', "N", 0,

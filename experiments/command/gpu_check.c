@@ -40,7 +40,7 @@ struct options {
 
 static const struct argp_option options[] = {
     {"only", KEY_ONLY, "PART", 0,
-     "exact, speed, codes, check, tables or peers; several with commas, or the option again", 0},
+     "exact, speed, codes, check, tables or peers; several with commas; may be repeated", 0},
     {"quick", KEY_QUICK, NULL, 0,
      "codes are compared at the ends of runs, one case in ten is checked, no tensor of exact has "
      "more "

@@ -17,7 +17,8 @@ enum { KEY_TENSOR = 256 };
 
 static const struct argp_option options[] = {
     {"shapes", 'S', "WHAT", 0, "gpt2, llama7b, vit_h, a text file or a tensor file", 0},
-    {"variant", 'V', "LIST", 0, "variants or recipes, separated by commas (default: all)", 0},
+    {"variant", 'V', "LIST", 0,
+     "variants or recipes, separated by commas; may be repeated (default: all)", 0},
     {"tensor", KEY_TENSOR, "REGEX", 0, "only tensors whose name matches", 0},
     {0}};
 

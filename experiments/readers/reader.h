@@ -38,7 +38,8 @@
  *                 bitsandbytes decoded to f32.  Every other tensor or array is named in left_out,
  *                 or counted there.
  *                 Attributes of "/NAME": the numbers of its param_group (lr, beta1, beta2, ...),
- *                 and the text "options", all of them as a JSON object; of "/": "left_out",
+ *                 and the texts "options", all of them as a JSON object, and "no_numbers", the
+ *                 options that are none, as ",KEY,KEY,"; of "/": "left_out",
  *                 and "joined" where the names of parameters are not proven.
  *   *.index.json  shards (.safetensors or .bin) of a model, by its weight_map; also by the folder.
  *

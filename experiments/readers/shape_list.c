@@ -86,12 +86,16 @@ static int is_text(FILE *f)
  * is no optimizer's. */
 static size_t trained(struct qm_file *f, const char *entry)
 {
-    char path[1200];
+    char path[1200], text[2];
     double lr;
     const char *slash = strrchr(entry, '/');
     size_t n = slash ? (size_t)(slash - entry) : 0;
     snprintf(path, sizeof path, "/%.*s", (int)n, entry);
-    return n && n < sizeof path - 1 && qm_file_attr_number(f, path, "lr", &lr, 1) == 1 ? n : 0;
+    return n && n < sizeof path - 1 &&
+                   (qm_file_attr_number(f, path, "lr", &lr, 1) == 1 ||
+                    qm_file_attr_text(f, path, "no_numbers", text, sizeof text) > 0)
+               ? n
+               : 0;
 }
 
 /* What stands for a trained parameter: NAME/param, or without one its widest state. */

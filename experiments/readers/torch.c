@@ -286,13 +286,38 @@ static int options_text(struct qm_file *f, const char *path, char *out, size_t s
     return n;
 }
 
+/* Whether an option is no number; of "betas": no two of them, or more. */
+static int is_no_number(struct qm_file *f, const char *key, const struct qm_pickle *v)
+{
+    double x;
+    if (strcmp(key, "betas") == 0)
+        return !qm_pickle_is_number(qm_pickle_item(v, 0)) ||
+               !qm_pickle_is_number(qm_pickle_item(v, 1));
+    return number_of(f, v, &x) != 1;
+}
+
+/* "no_numbers" of "/NAME": the options of its param_group that are none, as ",KEY,KEY,". */
+static int no_numbers_text(struct qm_file *f, const char *path, char *out, size_t size)
+{
+    const struct qm_pickle *options = options_of(f->own, path);
+    int n = options && size > 1 ? snprintf(out, size, ",") : -1;
+    for (int64_t i = 0; n > 0 && n < (int)size && i < options->n; i += 2) {
+        const struct qm_pickle *key = options->item[i];
+        if (key->kind == QM_PICKLE_text && is_no_number(f, key->text, options->item[i + 1]))
+            n += snprintf(out + n, size - (size_t)n, "%.60s,", key->text);
+    }
+    return n;
+}
+
 /* "left_out" of "/": what has no entry, and why; "joined" of "/": which names nothing proves;
- * "options" of a parameter. */
+ * "options" and "no_numbers" of a parameter. */
 static int attr_text(struct qm_file *f, const char *path, const char *name, char *out, size_t size)
 {
     const struct qm_torch *t = f->own;
     if (strcmp(name, "options") == 0)
         return options_text(f, path, out, size);
+    if (strcmp(name, "no_numbers") == 0)
+        return no_numbers_text(f, path, out, size);
     if (strcmp(path, "/") == 0 && strcmp(name, "joined") == 0 && t->joined[0])
         return snprintf(out, size, "%s", t->joined);
     if (strcmp(path, "/") != 0 || strcmp(name, "left_out") != 0)

@@ -42,6 +42,14 @@ static int option(const struct checkpoint *c, const char *name, const char *key,
            qm_file_attr_number(c->f, path, key, out, 1) == 1;
 }
 
+/* Whether the parameter has a group, whose options that are no numbers are ",KEY,KEY," then. */
+static int no_numbers(const struct checkpoint *c, const char *name, char *out, size_t size)
+{
+    char path[WORD_MOST];
+    return snprintf(path, sizeof path, "/%s", name) < WORD_MOST &&
+           qm_file_attr_text(c->f, path, "no_numbers", out, size) > 0;
+}
+
 /* Whether these are states of Adafactor in the form of PyTorch, or of transformers. */
 static const char *adafactor_of(const struct checkpoint *c, const char *name)
 {
@@ -141,6 +149,31 @@ static qm_status refused(const struct checkpoint *c, const char *name)
     return qm_fail_in(QM_BAD_FILE, c->path);
 }
 
+/* Refuses an option that the rule reads and that is no number in the file, and notes one that every
+ * optimizer of its kind has and this group has not.  called: by the group; key: by the recipe. */
+static qm_status without(const struct checkpoint *c, const char *name, const char *called,
+                         const char *key, const struct qm_recipe *r)
+{
+    static const char *const usual[] = {"lr", "beta1", "beta2", "eps", "weight_decay"};
+    char text[2048], word[64], line[200];
+    const char *in = strncmp(called, "beta", 4) == 0 && strlen(called) == 5 ? "betas" : called;
+    double relative;
+    snprintf(word, sizeof word, ",%s,", in);
+    if (strcmp(key, "lr") == 0 && option(c, name, "relative_step", &relative) && relative != 0.0)
+        return QM_OK; /* Adafactor has none then */
+    if (!no_numbers(c, name, text, sizeof text))
+        return QM_OK;
+    if (strstr(text, word))
+        return qm_fail(QM_BAD_FILE, "%s: '%s': %s of its param_group is %s", c->path, name, in,
+                       strcmp(in, "betas") == 0 ? "no pair of numbers" : "no number");
+    for (size_t i = 0; i < sizeof usual / sizeof *usual && c->note; i++)
+        if (strcmp(usual[i], key) == 0) {
+            snprintf(line, sizeof line, "the file does not say %s: that of %s", key, r->base->name);
+            c->note(line, c->context);
+        }
+    return QM_OK;
+}
+
 /* Sets the recipe's hyper-parameters from the group; what the rule has not must be off.  param: the
  * parameter's entry. */
 static qm_status read_hyper(const struct checkpoint *c, const char *name, int param,
@@ -184,8 +217,12 @@ static qm_status read_hyper(const struct checkpoint *c, const char *name, int pa
                        x != 0.0 ? "decoupled" : "an L2 term", r->base->name,
                        x != 0.0 ? "an L2 term" : "decoupled");
     for (size_t i = 0; i < sizeof set / sizeof *set; i++) {
-        if (!qm_rule_reads(r->rule, set[i].key) || !option(c, name, set[i].option, &x))
+        if (!qm_rule_reads(r->rule, set[i].key))
             continue;
+        if (!option(c, name, set[i].option, &x)) {
+            QM_TRY(without(c, name, set[i].option, set[i].key, r));
+            continue;
+        }
         snprintf(text, sizeof text, "%.17g", x);
         qm_status st = qm_recipe_set(r, set[i].key, text);
         if (st != QM_OK)
@@ -364,12 +401,14 @@ static qm_status read_parameter(struct checkpoint *c, const char *name, int para
 static size_t trained(const struct checkpoint *c, const char *name)
 {
     const char *slash = strrchr(name, '/');
-    char parameter[WORD_MOST];
+    char parameter[WORD_MOST], text[2];
     double lr;
     if (!slash ||
         snprintf(parameter, sizeof parameter, "%.*s", (int)(slash - name), name) >= WORD_MOST)
         return 0;
-    return option(c, parameter, "lr", &lr) ? (size_t)(slash - name) : 0;
+    return option(c, parameter, "lr", &lr) || no_numbers(c, parameter, text, sizeof text)
+               ? (size_t)(slash - name)
+               : 0;
 }
 
 /* Notes what holds for the whole file, after its path. */

@@ -358,6 +358,8 @@ qm_status qm_suite_read_size(const char *path, const char *size, struct qm_suite
             st = qm_yaml_fail_line(path, 1, QM_BAD_ARG, "the suite has no '%s'",
                                    i ? "source" : "variant");
     if (st == QM_OK)
+        st = qm_suite_check_keys(s);
+    if (st == QM_OK)
         st = settle_least(s);
     if (st == QM_OK && s->n_expects > 0 && !s->claim)
         st = qm_yaml_fail_line(path, s->expect[0].line, QM_BAD_ARG, "'expect' without a 'claim'");

@@ -1,4 +1,5 @@
 /* suite_axes.c - Reads an axis of a suite: its values, their labels, and ranges. */
+#include "core/base/name.h"
 #include "experiments/suite/suite_yaml.h"
 
 #include <ctype.h>
@@ -160,4 +161,54 @@ qm_status qm_suite_read_axis(struct qm_yaml_walk *w, const char *key, int line,
         QM_TRY(first < 0 ? axis_value(w, item, key, out) : range_values(item, first, count, out));
     }
     return items == 1 && first >= 0 ? QM_OK : check_labels(s, a);
+}
+
+/* ---- keys that set the same ------------------------------------------------------------------ */
+
+/* Whether the labels of an axis are the formats themselves, and not names. */
+static int says_format(const struct qm_axis *a)
+{
+    for (int i = 0; i < a->n; i++)
+        if (strcmp(a->value[i].label, a->value[i].text) == 0)
+            return 1;
+    return 0;
+}
+
+/* What a variant sets itself, and the suite's axis, too. */
+static qm_status check_variant(const struct qm_suite *s, const struct qm_axis_value *v,
+                               const struct qm_axis *a)
+{
+    char own[64];
+    size_t n = strlen(v->text);
+    int is_same = qm_key_in(v->text, n, a->key);
+    if (is_same)
+        snprintf(own, sizeof own, "%.63s", a->key);
+    for (const char *at = strchr(v->text, ','); at && !is_same; at = strchr(at + 1, ',')) {
+        snprintf(own, sizeof own, "%.*s", (int)strcspn(at + 1, "=,"), at + 1);
+        is_same = qm_key_is_part(own, a->key) || qm_key_is_part(a->key, own);
+    }
+    return is_same ? qm_yaml_fail_line(s->path, v->line, QM_BAD_ARG,
+                                       "variant '%.100s' sets %s, and the suite's '%s' sets it "
+                                       "anew: expected one of them",
+                                       v->label, own, a->key)
+                   : QM_OK;
+}
+
+qm_status qm_suite_check_keys(const struct qm_suite *s)
+{
+    const struct qm_axis *variant = &s->axis[qm_suite_axis(s, "variant")];
+    for (int k = 0; k < s->n_axes; k++) {
+        const struct qm_axis *a = &s->axis[k];
+        for (int i = 0; a->is_recipe && a != variant && i < variant->n; i++)
+            QM_TRY(check_variant(s, &variant->value[i], a));
+        for (int j = 0; j < s->n_axes; j++)
+            if (a->n > 1 && s->axis[j].n > 1 && qm_key_is_part(s->axis[j].key, a->key) &&
+                says_format(a))
+                return qm_yaml_fail_line(s->path, a->line, QM_BAD_ARG,
+                                         "'%s' lists formats, of which '%s' sets a part anew: "
+                                         "expected names for them (- NAME: FORMAT), or one of the "
+                                         "two keys",
+                                         a->key, s->axis[j].key);
+    }
+    return QM_OK;
 }

@@ -94,4 +94,8 @@ qm_status qm_suite_read_axis(struct qm_yaml_walk *w, const char *key, int line,
 void qm_suite_free_words(char **word, int n); /* frees the words, not the array */
 void qm_suite_free_axis(struct qm_axis *a);
 
+/* QM_BAD_ARG: a variant sets what an axis sets anew, or an axis of whole formats whose labels are
+ * the formats has another beside it that sets a part of them. */
+qm_status qm_suite_check_keys(const struct qm_suite *s);
+
 #endif

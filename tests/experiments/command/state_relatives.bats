@@ -50,6 +50,13 @@ for name, momentum, centered in (("m", 0.5, False), ("c", 0, True), ("mc", 0.5, 
                                      "centered": centered, "maximize": False})
 save("sgd.pt", lambda shape, i: {"momentum_buffer": t(*shape)},
      {**both, "momentum": 0.5, "dampening": 0, "nesterov": False, "maximize": False})
+known = {**both, "betas": (0.5, 0.75), "eps": 0.125, "amsgrad": False}
+for name, more in (("lr_none", {"lr": None}), ("eps_text", {"eps": "abc"}),
+                   ("one_beta", {"betas": (0.5,)}), ("max_text", {"maximize": "no"}),
+                   ("known", {}), ("no_eps", {"eps": ...})):
+    group = {k: v for k, v in {**known, **more}.items() if v is not ...}
+    save(f"{name}.pt", lambda shape, i: {"step": 7, "exp_avg": t(*shape),
+                                         "exp_avg_sq": t(*shape)}, group)
 save("sparse.pt", lambda shape, i: {"step": 7, "exp_avg": t(*shape), "exp_avg_sq": t(*shape)},
      {"lr": 0.5, "betas": (0.5, 0.75), "eps": 0.125, "maximize": False})
 save("muon.pt", lambda shape, i: {"momentum_buffer": t(*shape)},
@@ -225,4 +232,20 @@ converted() { "$QUALM" state convert "$1.pt" x.h5 --recipe adamw4_ao --as adamw_
         [[ "$output" == *"w: step "*", expected a whole number of at least 0"* ]]
     done
     run -0 "$QUALM" analyze adam.pt --recipe adamw8_bnb,min_numel=0
+}
+
+@test "an option of a group that is no number is refused, one that is missing is said" {
+    for what in "lr_none:lr of its param_group is no number" "eps_text:eps of its" \
+        "one_beta:betas of its param_group is no pair" "max_text:maximize of its"; do
+        fails_with 3 "${what%%:*}.pt: 'w': ${what#*:}" \
+            state convert "${what%%:*}.pt" x.h5 --recipe adamw4_ao --as adamw_f32
+        [ ! -e x.h5 ]
+        # they are parameters all the same
+        [ "$("$QUALM" size --shapes "${what%%:*}.pt" -V adamw_f32 -q | sed -n 2,3p)" = \
+            "$("$QUALM" size --shapes known.pt -V adamw_f32 -q | sed -n 2,3p)" ]
+    done
+    run -0 "$QUALM" state convert no_eps.pt x.h5 --recipe adamw4_ao --as adamw_f32
+    [[ "$output" == *"the file does not say eps: that of adamw_f32"* ]]
+    run -0 "$QUALM" state convert known.pt x.h5 --recipe adamw4_ao --as adamw_f32
+    [[ "$output" != *"does not say"* ]]
 }
