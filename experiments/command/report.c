@@ -72,6 +72,10 @@ static error_t option(int key, char *arg, struct argp_state *state)
         o->path = arg;
         return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "no result file given"); return 0;
+    case ARGP_KEY_END:
+        if (o->figures && o->no_figures)
+            argp_error(state, "--figures and --no-figures: expected one of them");
+        return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }

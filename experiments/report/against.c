@@ -164,6 +164,15 @@ static qm_status judge_groups(struct qm_pairs *p, struct qm_result *r, double *x
 
 /* ---- storing ------------------------------------------------------------------------------- */
 
+/* As of a contrast: runs far off leave nothing equivalent. */
+static enum qm_decision verdict_of(const struct group *g)
+{
+    enum qm_decision v = qm_decide(&g->x, g->delta, g->q);
+    if (g->is_plain)
+        return QM_DECISION_plain;
+    return v == QM_DECISION_equivalent && g->x.far > 0 ? QM_DECISION_undecided : v;
+}
+
 static qm_status store_pairs(const struct qm_pairs *p, const struct judged *j,
                              struct qm_store *store)
 {
@@ -213,8 +222,7 @@ static qm_status store_pairs(const struct qm_pairs *p, const struct judged *j,
         text[i] = p->a->problem[pair->mine];
         text[room + (size_t)i] = p->a->label[pair->mine];
         text[2 * room + (size_t)i] = p->b->label[pair->theirs];
-        text[3 * room + (size_t)i] =
-            qm_decision_text(g->is_plain ? QM_DECISION_plain : qm_decide(&g->x, g->delta, g->q));
+        text[3 * room + (size_t)i] = qm_decision_text(verdict_of(g));
         text[4 * room + (size_t)i] = g->is_tuned ? "same rate" : not_tuned;
         text[5 * room + (size_t)i] = p->b->recipe[p->b->cell[pair->theirs]];
         count[i] = g->x.n;

@@ -86,12 +86,16 @@ static qm_status add_text(struct qm_cell_items *list, struct qm_cell_item item, 
 static qm_status add_recorded(const struct qm_suite *s, const struct qm_replay *replay,
                               struct qm_cell_item base, struct qm_cell_items *list)
 {
-    int before = list->n;
+    int before = list->n, small = 0;
+    const char *what = base.kind == QM_SOURCE_trace ? "trace" : "state";
     for (int i = 0; i < qm_replay_count(replay); i++) {
         struct qm_recorded *r = qm_replay_at(replay, i);
-        if (r->is_trace != (base.kind == QM_SOURCE_trace) || r->numel < s->min_numel ||
-            r->shape.rank < s->min_rank || fnmatch(base.rest, r->name, 0) != 0)
+        if (r->is_trace != (base.kind == QM_SOURCE_trace) || fnmatch(base.rest, r->name, 0) != 0)
             continue;
+        if (r->numel < s->min_numel || r->shape.rank < s->min_rank) {
+            small++;
+            continue;
+        }
         base.recorded = r;
         base.tensor = qm_shared_text(r->tensor);
         if (!base.tensor)
@@ -102,8 +106,13 @@ static qm_status add_recorded(const struct qm_suite *s, const struct qm_replay *
         return QM_OK;
     base.recorded = NULL;
     base.tensor = NULL;
-    if (asprintf(&base.reason, "no recorded %s matches '%s'",
-                 base.kind == QM_SOURCE_trace ? "trace" : "state", base.rest) < 0)
+    int printed = small
+                      ? asprintf(&base.reason,
+                                 "min_numel %lld and min_rank %d leave out the %d recorded %ss "
+                                 "that match '%s'",
+                                 (long long)s->min_numel, (int)s->min_rank, small, what, base.rest)
+                      : asprintf(&base.reason, "no recorded %s matches '%s'", what, base.rest);
+    if (printed < 0)
         return qm_fail(QM_NO_MEMORY, "sources");
     qm_status st =
         add_text(list, base, "%s", s->axis[qm_suite_axis(s, "source")].value[base.value].text);

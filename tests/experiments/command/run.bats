@@ -340,14 +340,15 @@ P
 }
 
 @test "two suites of one name are not written over one another" {
-    printf 'variant: adamw4_ao\nsource: "states:gpt*"\ncoupling: oneshot\nslot: exp_avg\n' >"$dir/two.yaml"
+    printf 'variant: adamw4_ao\nsource: "states:gpt*"\ncoupling: oneshot\n' >"$dir/two.yaml"
     run -2 "$qualm" run -q "$dir/two.yaml" "$dir/two.yaml" -o "$dir/out/"
     [[ "$output" == *"out/two.h5: two files would be written under this name, expected one"* ]]
 }
 
 @test "keys that set the same are refused: of two axes, of a variant and an axis, within a recipe" {
     local rest='source: "states:gpt*"\ncoupling: oneshot\nslot: exp_avg\n'
-    printf 'variant: adamw4_ao\nexp_avg.map: [dyn, nf4]\nexp_avg: ["nf4:4s/block:64", "dyn:4s/block:64"]\n'"$rest" >"$dir/a.yaml"
+    printf 'variant: adamw4_ao\nexp_avg.map: [dyn, nf4]\n' >"$dir/a.yaml"
+    printf 'exp_avg: ["nf4:4s/block:64", "dyn:4s/block:64"]\n'"$rest" >>"$dir/a.yaml"
     run -2 "$qualm" plan "$dir/a.yaml"
     [[ "$output" == *"a.yaml:3: 'exp_avg' lists formats, of which 'exp_avg.map' sets a part anew"* ]]
     sed -i 's/\["nf4:4s.*/[{one: "nf4:4s\/block:64"}, {two: "nf4:4s\/block:128"}]/' "$dir/a.yaml"
@@ -355,13 +356,14 @@ P
     for own in exp_avg.map=dyn exp_avg=dyn:4s/block:64; do
         printf 'variant: {mine: "adamw4_ao,%s"}\nexp_avg.map: nf4\n'"$rest" "$own" >"$dir/b.yaml"
         run -2 "$qualm" plan "$dir/b.yaml"
-        [[ "$output" == *"variant 'mine' sets ${own%%=*}, and the suite's 'exp_avg.map' sets it anew"* ]]
+        [[ "$output" == *"'mine' sets ${own%%=*}, and the suite's 'exp_avg.map' sets it anew"* ]]
     done
     run -2 "$qualm" show adamw4_ao,exp_avg.map=dyn,exp_avg=nf4:4s/block:64
     [[ "$output" == *"exp_avg would undo exp_avg.map before it"* ]]
     run -2 "$qualm" show adamw4_ao,exp_avg.min_numel=9999,min_numel=0
     [[ "$output" == *"min_numel would undo exp_avg.min_numel before it"* ]]
-    run -0 "$qualm" show adamw4_ao,min_numel=0,exp_avg.min_numel=9999,exp_avg=nf4:4s/block:64,exp_avg.map=dyn
+    run -0 "$qualm" show \
+        adamw4_ao,min_numel=0,exp_avg.min_numel=9999,exp_avg=nf4:4s/block:64,exp_avg.map=dyn
 }
 
 @test "an option that takes one value is refused a second one" {
@@ -371,4 +373,12 @@ P
     [[ "$output" == *"--shapes is given twice, 'gpt2' and 'llama7b'"* ]]
     run -0 "$qualm" size --shapes gpt2 -V adamw4_ao -V adamw8_ao
     [[ "$output" == *adamw4_ao*adamw8_ao* ]]
+}
+
+@test "states that min_numel leaves out are said to be there" {
+    printf 'variant: adamw4_ao\nsource: "states:gpt*"\ncoupling: oneshot\nslot: exp_avg\n' \
+        >"$dir/m.yaml"
+    echo 'min_numel: 99999999' >>"$dir/m.yaml"
+    run -4 "$qualm" run "$dir/m.yaml" -o "$dir/m.h5"
+    [[ "$output" == *"min_numel 99999999 and min_rank 0 leave out the "*" that match 'gpt*'"* ]]
 }
