@@ -41,8 +41,8 @@ int qm_name_matches(const char *text, const char *filter);
 /* 1: the first n characters of a text of "WORD,key=value,..." set this key. */
 int qm_key_in(const char *text, size_t n, const char *key);
 
-/* 1: what key `part` sets is set by `whole`, too: it is a part of that slot's format (exp_avg.map of
- * exp_avg, but min_numel, whole_blocks and plain are none) or that key for one slot
+/* 1: what key `part` sets is set by `whole`, too: it is a part of that slot's format (exp_avg.map
+ * of exp_avg, but min_numel, whole_blocks and plain are none) or that key for one slot
  * (exp_avg.min_numel of min_numel). */
 int qm_key_is_part(const char *part, const char *whole);
 
