@@ -100,7 +100,8 @@ struct qm_kernel_slot {
     const float *codebook; /* [2^bits]: unit value of each stored code; NaN: there is no such code.
                             * Entries need not ascend (float formats, af4) */
     const uint32_t *draws; /* [n]: 32 random bits per element where round is stoch, dither or
-                            * bernoulli; which element takes which is free: rates are judged */
+                            * bernoulli; which element takes which is free, for rates are judged,
+                            * but above 2^25 elements, where element i takes draw i */
 };
 
 struct qm_kernel_args {

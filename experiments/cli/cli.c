@@ -39,7 +39,7 @@ static int n_written;
 
 static const struct argp_option *option_of(int key)
 {
-    const struct argp_option *o = guarded->options;
+    const struct argp_option *o = key ? guarded->options : NULL; /* ARGP_KEY_ARG, and of aliases */
     while (o && (o->name || o->key || o->doc) && o->key != key)
         o++;
     return o && o->name ? o : NULL;

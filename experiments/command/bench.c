@@ -31,12 +31,12 @@ static const struct argp_option options[] = {
     {"threads", 't', "N", 0,
      "Threads of the many-threads half (default: one for each processor that it may use)", 0},
     {"gib", KEY_GIB, "N", 0, "Size of the file that analyze streams (default 4, in TMPDIR)", 0},
-    {"only", KEY_ONLY, "WHAT", 0, "steps, searches, analyze or peers; may be repeated", 0},
+    {"only", KEY_ONLY, "WHAT", 0, "steps, searches, analyze, peers; may be repeated", 0},
     {"step", KEY_STEP, "REGEX", 0,
      "Only steps of variants whose name matches, beside adamw_f32 and the yardsticks", 0},
     {"peers", KEY_PEERS, "COMMAND", 0,
-     "Time other projects' optimizers on this processor in turn with ours, by COMMAND (`PYTHON "
-     "tests/peers/peers.py` of a Python that has torch; make bench-peers)",
+     "Time other projects' optimizers on this processor in turn with ours, by COMMAND: PYTHON "
+     "tests/peers/peers.py, of a Python that has torch (make bench-peers)",
      0},
     {"out", 'o', "FILE", 0, "Write an HDF5 file with every raw sample", 0},
     {0},

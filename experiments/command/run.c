@@ -219,11 +219,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case 'd': return qm_cli_append(&o->data, &o->n_data, arg) == QM_OK ? 0 : ENOMEM;
     case KEY_CONFIG: return qm_cli_append(&o->config, &o->n_configs, arg) == QM_OK ? 0 : ENOMEM;
     case 'z': o->size = arg; return 0;
-    case 'r':
-        if (o->rates && strcmp(o->rates, arg) != 0)
-            argp_error(state, "--rates takes one file, got '%s' and '%s'", o->rates, arg);
-        o->rates = arg;
-        return 0;
+    case 'r': o->rates = arg; return 0;
     case 'n': o->dry_run = 1; return 0;
     case 'a': o->against = arg; return 0;
     case 'H': o->finish.headline = 1; return 0;

@@ -41,7 +41,7 @@ load ../../support/cli_common
 @test "optimal: refused arguments" {
     fails_with 2 "--block: expected 0 or a whole number from 2" optimal -B 1
     fails_with 2 "--ends and --free exclude each other" optimal --ends --free
-    fails_with 2 "--rates takes one file, got 'none' and 'x.json'" run smoke --rates none -r x.json
+    fails_with 2 "--rates is given twice, 'none' and 'x.json'" run smoke --rates none -r x.json
     fails_with 2 "whole number from 2 to 8" optimal --bits 9
     fails_with 4 "did you mean 'gauss'" optimal --dist gaus
     fails_with 2 "no theory covers sparse" optimal --dist sparse
