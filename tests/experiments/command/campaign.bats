@@ -253,7 +253,7 @@ P
         [ -s "$dir/j.run/1of1.journal" ] && break
         sleep 0.01
     done
-    kill -9 $pid
+    kill -9 $pid 2>/dev/null || skip "the run ended before it could be killed: a loaded machine"
     wait $pid || true
     [ -s "$dir/j.run/1of1.journal" ]
     printf 'half a record' >>"$dir/j.run/1of1.journal"
