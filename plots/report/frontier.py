@@ -13,7 +13,7 @@ NAME, MENU = "frontier", "Bits"
 
 WIDE, HANDLE = 80, 8  # characters of a legend's line, and what a marker takes of it
 SAME = 5  # decimals of bits that are told apart
-BESIDE = 5  # typographic points between formats of the same bits
+BESIDE = 6  # typographic points from the first to the last format of the same bits
 
 
 def points_of(grid):
@@ -49,7 +49,8 @@ def panel(grid, words, points, exact, best):
     by_place = encode.markers(grid.quantizers) if grid.x and len(grid.labels) > 1 else {}
     at = [p[0] for p in points]
     for i, (bits, mid, low, high, label, place) in enumerate(points):
-        beside = at[:i].count(bits) - 0.5 * (at.count(bits) - 1)  # bars of equal bits side by side
+        last = max(at.count(bits) - 1, 1)
+        beside = (at[:i].count(bits) / last - 0.5) * (at.count(bits) > 1)  # of equal bits
         style, marker = grid.look[label], by_place.get(place, grid.look[label]["marker"])
         middle, ends = bars([low], [mid], [high])
         hollow = grid.is_apart((place, label))
