@@ -192,7 +192,8 @@ static void test_product(void **state)
     cells_of(
         "variant: ema4_uniform\nsource: [dist:gauss, dist:laplace]\n"
         "exp_avg.norm: [\"block:64\", \"block:256\"]\n" /* stands before the slot, acts after */
-        "exp_avg: [\"nf4:4s/block:128\", \"dyn:4s/block:128\", \"lin:4u/block:128\"]\n"
+        "exp_avg: [{a: \"nf4:4s/block:128\"}, {b: \"dyn:4s/block:128\"}, "
+        "{c: \"lin:4u/block:128\"}]\n"
         "seed: [5, 6]\n",
         &s, &c, &n);
     assert_int_equal(n, 24);
