@@ -196,7 +196,6 @@ static qm_status run_tensor_rule(const struct qm_bench *b, struct qm_bench_rows 
             row->rounds--;
     }
     qm_bench_release(&x[1]);
-    x[1] = (struct qm_bench_bound){.plan = {NULL}};
     return st;
 }
 

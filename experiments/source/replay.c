@@ -11,7 +11,6 @@
 #include "experiments/readers/reader.h"
 #include "experiments/readers/slot_names.h"
 #include "experiments/source/checkpoint_hyper.h"
-#include "experiments/source/same_tensors.h"
 
 #include <ctype.h>
 #include <glob.h>

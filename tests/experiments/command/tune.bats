@@ -163,10 +163,10 @@ P
 
 @test "rates: named by a suite that has no use for them are refused" {
     printf '%s\n' 'variant: adamw_f32' 'source: "problem:quad"' 'coupling: closed' 'steps: 5' \
-        'rates: momentum_levels' >plain.yaml
+        'rates: momentum_levels' >"$dir/plain.yaml"
     fails_with 2 "plain.yaml: rates: a suite without protocol: paired has no use for any" \
-        run plain.yaml
-    fails_with 2 "has no use for any" plan plain.yaml
+        run "$dir/plain.yaml"
+    fails_with 2 "has no use for any" plan "$dir/plain.yaml"
 }
 
 @test "rates: a key twice is refused, and seeds that the suite runs too are said" {
