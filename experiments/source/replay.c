@@ -1,6 +1,5 @@
 /* replay.c - Finds and loads recorded states and traces of training runs. */
 #include "experiments/source/replay.h"
-#include "experiments/source/same_tensors.h"
 
 #include "core/base/grow.h"
 #include "core/base/name.h"
@@ -11,6 +10,7 @@
 #include "experiments/readers/reader.h"
 #include "experiments/readers/slot_names.h"
 #include "experiments/source/checkpoint_hyper.h"
+#include "experiments/source/same_tensors.h"
 
 #include <ctype.h>
 #include <glob.h>

@@ -559,3 +559,10 @@ assert all(a == b for a, b in pairs), pairs'
     run -1 /usr/bin/python3 tests/style/check_packs.py "$BATS_TEST_TMPDIR/x.c"
     [[ $output == *"has 5 values, expected 4" ]]
 }
+
+@test "the top level holds what it is meant to, and no file that a test left there" {
+    cd "$ROOT"
+    git rev-parse --git-dir >/dev/null 2>&1 || skip "no git"
+    [ "$(git ls-files | cut -d/ -f1 | grep -v '^\.' | LC_ALL=C sort -u | xargs)" = "Containerfile`
+        ` LICENSE Makefile README.md core experiments oracle plots results tests variants" ]
+}
